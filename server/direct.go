@@ -1,0 +1,42 @@
+package server
+
+import (
+	"net/netip"
+	"time"
+)
+
+// Direct answers messages without a socket, on the caller's goroutine, through the same code as a socket's worker: for tests,
+// benchmarks, and transports that bring messages by other means. It is for one goroutine at a time.
+type Direct struct {
+	engine *engine
+	table  *table
+	slab   *slab
+	waited chan []byte
+	reply  []byte
+}
+
+// Direct gives a way to ask blocks without listening.
+func (s *Server) Direct(blocks []*Block) *Direct {
+	return &Direct{engine: s.engine, table: newTable(s.engine, blocks), slab: s.engine.take(), waited: make(chan []byte, 1)}
+}
+
+// Answer gives the reply to one message, or ok false if there is none. The reply aliases a buffer that the next call uses again. A
+// query that has to wait makes the caller wait.
+func (d *Direct) Answer(msg []byte, client netip.AddrPort, t Transport) (reply []byte, ok bool) {
+	q := &d.slab.q
+	q.raw, q.table, q.Transport, q.Client, q.Local, q.Received = msg, d.table, t, client, client, time.Now()
+	d.slab.out, d.reply = d, nil
+	out := d.engine.process(d.slab)
+	if out != parked {
+		return d.slab.r.buf, out == replied
+	}
+	reply = <-d.waited
+	d.slab = d.engine.take()
+	return reply, reply != nil
+}
+
+// respond keeps the reply of a query that had been parked.
+func (d *Direct) respond(s *slab) { d.reply = append([]byte{}, s.r.buf...) }
+
+// settled lets Answer go on.
+func (d *Direct) settled() { d.waited <- d.reply }

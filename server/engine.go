@@ -1,0 +1,368 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/clusterdns/clusterdns/server/wire"
+)
+
+// The faults that the engine itself records.
+var (
+	errNoHandler = errors.New("no directive of the server block answers this name")
+	errFollows   = errors.New("the chain of CNAMEs loops or is longer than 8")
+	errParked    = errors.New("too many queries are waiting for upstream servers")
+)
+
+// The info codes of RFC 8914 4 that are used in more than one place.
+const (
+	EDEOther             uint16 = 0
+	EDEStaleAnswer       uint16 = 3
+	EDENotReady          uint16 = 14
+	EDEStaleNXDomain     uint16 = 19
+	EDENoReachable       uint16 = 22
+	EDENetworkError      uint16 = 23
+	EDEInvalidData       uint16 = 24
+	EDECachedError       uint16 = 13
+	EDEProhibited        uint16 = 18
+	EDEBlocked           uint16 = 15
+	EDEFiltered          uint16 = 17
+	EDENotSupported      uint16 = 21
+	EDESynthesizedAnswer uint16 = 29
+)
+
+// patience is how long a query may wait: resolvers give up on a server after 5 seconds (resolv.conf(5)), and an answer that comes
+// after that answers nobody.
+const patience = 5 * time.Second
+
+// Limits bound what the server holds for others.
+type Limits struct {
+	// Parked is the most queries that wait at one time. Each holds a goroutine and its buffers, about 20 KiB; over it they are SERVFAIL at once.
+	Parked int
+	// TCPConns is the most TCP connections open at one time. The one that was idle longest makes place.
+	TCPConns int
+	// TCPIdle is how long a TCP connection may be without a query (RFC 7766 6.2.3).
+	TCPIdle time.Duration
+	// UDPRead is the longest query taken over UDP.
+	UDPRead int
+}
+
+// DefaultLimits are the limits of a server that sets none.
+func DefaultLimits() Limits {
+	return Limits{Parked: 8192, TCPConns: 4096, TCPIdle: 10 * time.Second, UDPRead: 4096}
+}
+
+// outcome is what became of a query that was processed.
+type outcome uint8
+
+const (
+	silent  outcome = iota // nothing is to be sent
+	replied                // the slab holds the sealed reply
+	parked                 // the slab is not the worker's any more
+)
+
+// slab is everything that one query needs. It is released exactly once.
+type slab struct {
+	q   Query
+	r   Reply
+	in  []byte // receive buffer
+	out responder
+	udp udpState
+}
+
+// responder sends the reply of a query that had been parked.
+type responder interface {
+	respond(*slab)
+	settled() // the query needs the connection no more
+}
+
+// engine processes queries for all listeners.
+type engine struct {
+	limits   Limits
+	hooks    Hooks
+	poison   bool
+	slabs    sync.Pool
+	parked   atomic.Int64
+	waiting  sync.WaitGroup
+	deadline deadlines
+}
+
+// Hooks are told of things that are no handler's business. Nil ones are not called. They may be called concurrently.
+type Hooks struct {
+	Panic  func(v any, stack []byte) // a handler panicked; its query became SERVFAIL
+	Parked func(n int64)             // the number of parked queries changed
+	Reject func()                    // a query was refused because too many are parked
+}
+
+func newEngine(l Limits, h Hooks) *engine {
+	e := &engine{limits: l, hooks: h}
+	e.slabs.New = func() any {
+		return &slab{in: make([]byte, l.UDPRead), r: Reply{buf: make([]byte, 0, 4096)}}
+	}
+	return e
+}
+
+func (e *engine) take() *slab { return e.slabs.Get().(*slab) }
+
+// release gives the slab back. Buffers that grew far over the usual are left to the collector.
+func (e *engine) release(s *slab) {
+	s.out = nil
+	s.q.Block, s.q.table, s.q.chain, s.q.raw = nil, nil, nil, nil
+	s.q.EDNS.Options = nil
+	s.r.spliced = nil
+	clear(s.r.faults[:cap(s.r.faults)])
+	clear(s.r.finishes[:cap(s.r.finishes)])
+	if cap(s.r.buf) > 16<<10 {
+		s.r.buf = make([]byte, 0, 4096)
+	}
+	if cap(s.r.scratch) > 16<<10 {
+		s.r.scratch = nil
+	}
+	if e.poison {
+		poison(s.in)
+		poison(s.r.buf[:cap(s.r.buf)])
+		poison(s.r.scratch[:cap(s.r.scratch)])
+	}
+	e.slabs.Put(s)
+}
+
+func poison(b []byte) {
+	for i := range b {
+		b[i] = 0xDB
+	}
+}
+
+// process takes the query whose raw bytes, addresses, transport and table are set as far as it goes without waiting.
+func (e *engine) process(s *slab) outcome {
+	q, r := &s.q, &s.r
+	h, err := wire.ParseHeader(q.raw)
+	if err != nil || h.Flags&wire.FlagQR != 0 {
+		return silent
+	}
+	q.ID, q.Flags, q.EDNS = h.ID, h.Flags, wire.EDNS{}
+	q.Block, q.chain, q.cursor, q.follows, q.ref, q.shuffle, q.qend = nil, nil, 0, 0, NoRef, false, 0
+	if rc := q.parse(h); rc != wire.RCodeNoError {
+		if q.qend == 0 {
+			r.reset(q)
+			r.buf = append(r.buf, q.raw[:wire.HeaderLen]...)
+		} else {
+			r.start(q, e.size(q))
+		}
+		r.rcode = rc
+		r.seal()
+		return replied
+	}
+	q.Block = q.table.find(q)
+	r.start(q, e.size(q))
+	return e.enter(s)
+}
+
+// parse judges the header and reads question and OPT. On a bad question qend stays 0.
+func (q *Query) parse(h wire.Header) wire.RCode {
+	if h.Flags.Opcode() != wire.OpcodeQuery {
+		return wire.RCodeNotImp
+	}
+	if h.QDCount != 1 || h.ANCount > 1 || h.NSCount > 1 || h.ARCount > 2 {
+		return wire.RCodeFormErr
+	}
+	p, err := q.Name.Parse(q.raw, wire.HeaderLen)
+	if err != nil || p+4 > len(q.raw) {
+		return wire.RCodeFormErr
+	}
+	end := p + 4
+	q.Type = wire.Type(uint16(q.raw[p])<<8 | uint16(q.raw[p+1]))
+	q.Class = wire.Class(uint16(q.raw[p+2])<<8 | uint16(q.raw[p+3]))
+	if end != len(q.raw) || h.ARCount > 0 || h.ANCount > 0 || h.NSCount > 0 {
+		if q.EDNS, err = wire.FindOPT(q.raw, h, end); err != nil {
+			q.EDNS = wire.EDNS{}
+			return wire.RCodeFormErr
+		}
+	}
+	q.qend = end
+	switch {
+	case q.EDNS.Version != 0:
+		return wire.RCodeBadVers
+	case q.Type == wire.TypeOPT || q.Type == wire.TypeNone:
+		return wire.RCodeFormErr
+	}
+	return wire.RCodeNoError
+}
+
+// size is the longest reply that may be sent to q's client.
+func (e *engine) size(q *Query) int {
+	if q.Transport != UDP {
+		return wire.MaxMessage
+	}
+	n := wire.MinUDPSize
+	if q.EDNS.Present {
+		n = max(n, int(q.EDNS.UDPSize))
+	}
+	if q.Block != nil && q.Block.Options.MaxUDP > 0 {
+		n = min(n, max(wire.MinUDPSize, int(q.Block.Options.MaxUDP)))
+	}
+	return n
+}
+
+// enter begins the walk of a query whose block is set.
+func (e *engine) enter(s *slab) outcome {
+	b := s.q.Block
+	if b == nil || len(b.Chain) == 0 {
+		s.r.rcode = wire.RCodeRefused
+		return e.finish(s)
+	}
+	s.q.chain, s.q.shuffle = b.Chain, b.Options.Shuffle
+	return e.walk(s, nil)
+}
+
+// walk asks the handlers from the cursor on. Without a context it parks where one has to wait; with one it waits itself.
+func (e *engine) walk(s *slab, ctx context.Context) outcome {
+	v := e.ask(s, ctx)
+	switch v {
+	case Wait:
+		return e.park(s)
+	case Drop:
+		s.r.dropped = true
+	case Pass:
+		s.r.Fail(errNoHandler)
+	}
+	return e.finish(s)
+}
+
+// ask walks the chain until a verdict other than Pass, or Pass at its end. A panic is SERVFAIL.
+func (e *engine) ask(s *slab, ctx context.Context) (v Verdict) {
+	defer func() {
+		if s.q.Block.Options.PanicHard {
+			return
+		}
+		if p := recover(); p != nil {
+			v = e.recovered(s, p)
+		}
+	}()
+	q, r := &s.q, &s.r
+	for q.cursor < len(q.chain) {
+		st := &q.chain[q.cursor]
+		v = st.Handler.Answer(r, q)
+		if v == Wait && ctx != nil {
+			v = st.Handler.(Waiter).AwaitAnswer(ctx, r, q)
+		}
+		switch v {
+		case Pass:
+			q.cursor++
+			continue
+		case Follow:
+			r.by = st.Name
+			if v = e.follow(q, r); v == Pass {
+				continue
+			}
+			return v
+		}
+		r.by = st.Name
+		return v
+	}
+	return Pass
+}
+
+// follow restarts the chain with the target of a CNAME.
+func (e *engine) follow(q *Query, r *Reply) Verdict {
+	if q.follows++; q.follows > MaxFollows {
+		return r.Fail(errFollows)
+	}
+	b := q.table.find(q)
+	if b == nil || len(b.Chain) == 0 {
+		return r.Fail(errNoHandler)
+	}
+	q.chain, q.cursor, q.shuffle = b.Chain, 0, b.Options.Shuffle
+	return Pass
+}
+
+func (e *engine) recovered(s *slab, p any) Verdict {
+	if e.hooks.Panic != nil {
+		e.hooks.Panic(p, debug.Stack())
+	}
+	s.r.start(&s.q, e.size(&s.q))
+	return s.r.Fail(fmt.Errorf("a handler panicked: %v", p))
+}
+
+// park gives the query a goroutine of its own to wait on.
+func (e *engine) park(s *slab) outcome {
+	n := e.parked.Add(1)
+	if n > int64(e.limits.Parked) {
+		e.parked.Add(-1)
+		if e.hooks.Reject != nil {
+			e.hooks.Reject()
+		}
+		s.r.Fail(errParked)
+		return e.finish(s)
+	}
+	e.waiting.Add(1)
+	go e.resume(s)
+	return parked
+}
+
+// resume is the goroutine of a parked query.
+func (e *engine) resume(s *slab) {
+	defer e.waiting.Done()
+	ctx := e.deadline.after(patience)
+	out := e.await(s, ctx)
+	e.parked.Add(-1)
+	if out == replied {
+		s.out.respond(s)
+	}
+	s.out.settled()
+	e.release(s)
+}
+
+// await calls AwaitAnswer of the handler at the cursor and walks on from there.
+func (e *engine) await(s *slab, ctx context.Context) outcome {
+	v := e.awaitOne(s, ctx)
+	s.r.by = s.q.chain[s.q.cursor].Name
+	switch v {
+	case Pass:
+		s.q.cursor++
+		return e.walk(s, ctx)
+	case Follow:
+		if v = e.follow(&s.q, &s.r); v == Pass {
+			return e.walk(s, ctx)
+		}
+	case Drop:
+		s.r.dropped = true
+	}
+	return e.finish(s)
+}
+
+func (e *engine) awaitOne(s *slab, ctx context.Context) (v Verdict) {
+	defer func() {
+		if s.q.Block.Options.PanicHard {
+			return
+		}
+		if p := recover(); p != nil {
+			v = e.recovered(s, p)
+		}
+	}()
+	return s.q.chain[s.q.cursor].Handler.(Waiter).AwaitAnswer(ctx, &s.r, &s.q)
+}
+
+// finish runs the finishers, seals the reply and shows it to the observers.
+func (e *engine) finish(s *slab) outcome {
+	q, r := &s.q, &s.r
+	for i := len(r.finishes) - 1; i >= 0; i-- {
+		r.finishes[i].f.Finish(r, q, r.finishes[i].state)
+	}
+	if !r.dropped {
+		r.seal()
+	}
+	if q.Block != nil {
+		for _, o := range q.Block.Observers {
+			o.Observe(r, q)
+		}
+	}
+	if r.dropped {
+		return silent
+	}
+	return replied
+}

@@ -1,0 +1,108 @@
+package server
+
+import (
+	"net/netip"
+	"time"
+
+	"github.com/clusterdns/clusterdns/server/wire"
+)
+
+// Transport is how a query came.
+type Transport uint8
+
+// The transports. Internal is a query that a handler asked of the chain itself (see Rest.Exchange).
+const (
+	UDP Transport = iota
+	TCP
+	TLS
+	HTTPS
+	Internal
+)
+
+// String is the name that CoreDNS's logs and metrics use for it: what carries the bytes.
+func (t Transport) String() string {
+	switch t {
+	case UDP:
+		return "udp"
+	case HTTPS:
+		return "https"
+	case Internal:
+		return "internal"
+	}
+	return "tcp"
+}
+
+// Query is one question and what is known of who asked it. Handlers read its fields; they change the name and type through its methods.
+type Query struct {
+	// Name is what is looked for now: the question's name, or what a rewrite or a CNAME made of it.
+	Name wire.Name
+	// Type and Class are what is looked for now.
+	Type  wire.Type
+	Class wire.Class
+
+	ID    uint16
+	Flags wire.Flags // of the query as it came
+	EDNS  wire.EDNS  // of the query as it came
+
+	Client    netip.AddrPort // who asked; without a zone for IPv6 link-local addresses
+	Local     netip.AddrPort // the address that was asked; the port alone where the system does not tell
+	Transport Transport
+	Received  time.Time // when it was read from the socket, with its monotonic part
+
+	Block *Block // the block that the query fell into first
+	Shard int    // a small number that differs between workers that run at once: the index for sharded counters
+
+	raw     []byte // the message as it came
+	qend    int    // offset behind the question in raw
+	table   *table // the routes of the listener it came by
+	chain   []Stage
+	cursor  int   // index in chain of the handler that is being asked
+	ref     Ref   // where Name stands in the reply, or NoRef
+	follows uint8 // CNAMEs followed so far
+	shuffle bool
+}
+
+// Raw is the message as it came. It aliases the receive buffer.
+func (q *Query) Raw() []byte { return q.raw }
+
+// Question is the question as it came: name, type, class. It aliases the receive buffer.
+func (q *Query) Question() []byte { return q.raw[wire.HeaderLen:q.qend] }
+
+// QuestionType is the type that the client asked for, whatever Type has become.
+func (q *Query) QuestionType() wire.Type {
+	return wire.Type(uint16(q.raw[q.qend-4])<<8 | uint16(q.raw[q.qend-3]))
+}
+
+// QuestionClass is the class that the client asked for.
+func (q *Query) QuestionClass() wire.Class {
+	return wire.Class(uint16(q.raw[q.qend-2])<<8 | uint16(q.raw[q.qend-1]))
+}
+
+// Followed says whether a CNAME has been followed, so that Name is no longer what the client asked for and the reply already has records.
+func (q *Query) Followed() bool { return q.follows > 0 }
+
+// Size is the length of the query in bytes.
+func (q *Query) Size() int { return len(q.raw) }
+
+// RD says whether the client wants recursion.
+func (q *Query) RD() bool { return q.Flags&wire.FlagRD != 0 }
+
+// CD says whether the client has checking disabled (RFC 4035 3.2.2).
+func (q *Query) CD() bool { return q.Flags&wire.FlagCD != 0 }
+
+// WantsAD says whether the client wants to know if data is authenticated: it set AD or DO (RFC 6840 5.7).
+func (q *Query) WantsAD() bool { return q.Flags&wire.FlagAD != 0 || q.EDNS.DO }
+
+// SetName makes the handlers behind this one look for another name, in uncompressed wire form. Records that they write own that name. The
+// question of the reply stays what the client asked.
+func (q *Query) SetName(name []byte) error {
+	q.ref = NoRef
+	return q.Name.Set(name)
+}
+
+// SetTarget is called before saying Follow: target, in uncompressed wire form, is what the CNAME just appended leads to,
+// and ref is where it stands in the reply (what PutName gave).
+func (q *Query) SetTarget(target []byte, ref Ref) error {
+	q.ref = ref
+	return q.Name.Set(target)
+}

@@ -1,0 +1,72 @@
+package server_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"github.com/miekg/dns"
+
+	"github.com/clusterdns/clusterdns/server"
+	"github.com/clusterdns/clusterdns/server/servertest"
+)
+
+// answerA answers every A question with one address.
+type answerA struct{}
+
+func (answerA) Answer(r *server.Reply, q *server.Query) server.Verdict {
+	r.SetAA()
+	r.A(server.Answer, server.Owner, 30, [4]byte{192, 0, 2, 1})
+	return server.Done
+}
+
+// slow waits before it answers.
+type slow struct{ answerA }
+
+func (slow) Answer(*server.Reply, *server.Query) server.Verdict { return server.Wait }
+
+func (s slow) AwaitAnswer(_ context.Context, r *server.Reply, q *server.Query) server.Verdict {
+	return s.answerA.Answer(r, q)
+}
+
+func TestAnswers(t *testing.T) {
+	t.Parallel()
+	for name, h := range map[string]server.Handler{"inline": answerA{}, "parked": slow{}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := servertest.Start(t, servertest.Block("example.org", server.Stage{Name: "test", Handler: h}))
+			r := s.Ask(t, "WWW.example.org.", dns.TypeA)
+			if len(r.Answer) != 1 || r.Answer[0].String() != "WWW.example.org.\t30\tIN\tA\t192.0.2.1" || !r.Authoritative {
+				t.Errorf("got %v", r)
+			}
+			if r := s.Ask(t, "example.com.", dns.TypeA); r.Rcode != dns.RcodeRefused {
+				t.Errorf("a name outside every zone: got %v, want REFUSED", r)
+			}
+		})
+	}
+}
+
+func TestNoAllocs(t *testing.T) {
+	servertest.NoAllocs(t, servertest.Query("www.example.org.", dns.TypeA, 1232),
+		servertest.Block("example.org", server.Stage{Name: "test", Handler: answerA{}}))
+}
+
+// broken panics, or says Pass at the end.
+type broken struct{ v server.Verdict }
+
+func (b broken) Answer(r *server.Reply, q *server.Query) server.Verdict {
+	if b.v == server.Done {
+		panic(errors.New("no"))
+	}
+	return b.v
+}
+
+func TestNobodyAnswers(t *testing.T) {
+	t.Parallel()
+	for _, v := range []server.Verdict{server.Pass, server.Done} {
+		s := servertest.Start(t, servertest.Block(".", server.Stage{Name: "broken", Handler: broken{v}}))
+		if r := s.Ask(t, "example.org.", dns.TypeA); r.Rcode != dns.RcodeServerFailure {
+			t.Errorf("verdict %d: got %v, want SERVFAIL", v, r)
+		}
+	}
+}
