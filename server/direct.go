@@ -17,7 +17,7 @@ type Direct struct {
 
 // Direct gives a way to ask blocks without listening.
 func (s *Server) Direct(blocks []*Block) *Direct {
-	return &Direct{engine: s.engine, table: newTable(s.engine, blocks), slab: s.engine.take(), waited: make(chan []byte, 1)}
+	return &Direct{engine: s.engine, table: newTable(s.engine, &Listener{Blocks: blocks}), slab: s.engine.take(), waited: make(chan []byte, 1)}
 }
 
 // Answer gives the reply to one message, or ok false if there is none. The reply aliases a buffer that the next call uses again. A

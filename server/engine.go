@@ -154,8 +154,7 @@ func (e *engine) process(s *slab) outcome {
 			r.start(q, e.size(q))
 		}
 		r.rcode = rc
-		r.seal()
-		return replied
+		return e.finish(s)
 	}
 	q.Block = q.table.find(q)
 	r.start(q, e.size(q))
@@ -356,10 +355,12 @@ func (e *engine) finish(s *slab) outcome {
 	if !r.dropped {
 		r.seal()
 	}
+	observers := q.table.unrouted
 	if q.Block != nil {
-		for _, o := range q.Block.Observers {
-			o.Observe(r, q)
-		}
+		observers = q.Block.Observers
+	}
+	for _, o := range observers {
+		o.Observe(r, q)
 	}
 	if r.dropped {
 		return silent

@@ -7,11 +7,13 @@ type table struct {
 	engine *engine
 	zones  map[wire.Canonical][]*Block
 	depths [128]bool // how many labels the zones have
+
+	unrouted []Observer
 }
 
-func newTable(e *engine, blocks []*Block) *table {
-	t := &table{engine: e, zones: make(map[wire.Canonical][]*Block, len(blocks))}
-	for _, b := range blocks {
+func newTable(e *engine, l *Listener) *table {
+	t := &table{engine: e, zones: make(map[wire.Canonical][]*Block, len(l.Blocks)), unrouted: l.Unrouted}
+	for _, b := range l.Blocks {
 		t.zones[b.Zone.Name()] = append(t.zones[b.Zone.Name()], b)
 		t.depths[b.Zone.Labels()] = true
 	}

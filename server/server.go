@@ -18,6 +18,8 @@ type Listener struct {
 	Host    string   // IP address to bind to; "" for all, IPv4 and IPv6
 	Port    string   // "0" for any free one, see Server.Addrs
 	Blocks  []*Block // in the order of the Corefile
+	// Unrouted see the queries that no block takes: those outside every zone (REFUSED), and malformed ones.
+	Unrouted []Observer
 	Sockets int      // UDP sockets that share the port; 0 for one per CPU that may be used (Linux; elsewhere always one)
 }
 
@@ -95,7 +97,7 @@ func (s *Server) Apply(listeners []Listener) error {
 		next[l.key()] = ep
 	}
 	for i := range listeners {
-		next[listeners[i].key()].table.Store(newTable(s.engine, listeners[i].Blocks))
+		next[listeners[i].key()].table.Store(newTable(s.engine, &listeners[i]))
 	}
 	for _, ep := range fresh {
 		ep.start()

@@ -107,7 +107,7 @@ func (u *udpSocket) serve() {
 		}
 	}
 	// What had arrived before the socket was asked to drain is still answered. A closed socket says so at once.
-	for b.errno == 0 && rc.Control(func(fd uintptr) { b.receive(fd) }) == nil && b.errno == 0 {
+	for rc.Control(func(fd uintptr) { b.receive(fd) }) == nil && b.errno == 0 {
 		u.answer(b, rc, send)
 	}
 	for _, s := range b.slabs {
