@@ -1,6 +1,9 @@
 package wire
 
-import "fmt"
+import (
+	"fmt"
+	"strings"
+)
 
 // MaxName is the length of the longest name in wire form, root label included (RFC 1035 2.3.4).
 const MaxName = 255
@@ -107,6 +110,9 @@ func (c Canonical) Labels() int {
 	return n
 }
 
+// escaped are the printable characters that mean something in a zone file.
+const escaped = `. '@;()"\`
+
 // AppendPresentation appends the presentation form of a name in uncompressed wire form, final dot included, to dst.
 // It escapes as miekg/dns does: dots, quotes, backslashes, parentheses, semicolons, @, $ with a backslash, and what is not
 // printable ASCII as \DDD. It does not allocate when dst has room.
@@ -118,7 +124,7 @@ func AppendPresentation(dst, name []byte) []byte {
 		end := min(i+1+int(name[i]), len(name))
 		for _, c := range name[i+1 : end] {
 			switch {
-			case c == '.' || c == ' ' || c == '\'' || c == '@' || c == ';' || c == '(' || c == ')' || c == '"' || c == '\\':
+			case strings.IndexByte(escaped, c) >= 0:
 				dst = append(dst, '\\', c)
 			case c < ' ' || c > '~':
 				dst = append(dst, '\\', '0'+c/100, '0'+c/10%10, '0'+c%10)
