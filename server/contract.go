@@ -91,6 +91,7 @@ type Options struct {
 	MaxUDP    uint16 // bufsize: the largest UDP reply, whatever the client takes; 0 for no limit of our own
 	PanicHard bool   // debug: a panic ends the process instead of becoming SERVFAIL
 	NoEDE     bool   // no Extended DNS Errors in replies
+	AnyClass  bool   // chaos or forward is in the chain: classes other than IN are asked as well, otherwise they are REFUSED
 }
 
 // MetadataProvider knows facts about a query by label, such as "kubernetes/client-namespace". They are computed when asked for, so a

@@ -210,7 +210,7 @@ func (e *engine) size(q *Query) int {
 // enter begins the walk of a query whose block is set.
 func (e *engine) enter(s *slab) outcome {
 	b := s.q.Block
-	if b == nil || len(b.Chain) == 0 {
+	if b == nil || len(b.Chain) == 0 || s.q.Class != wire.ClassIN && !b.Options.AnyClass {
 		s.r.rcode = wire.RCodeRefused
 		return e.finish(s)
 	}

@@ -65,16 +65,25 @@ type Query struct {
 // Raw is the message as it came. It aliases the receive buffer.
 func (q *Query) Raw() []byte { return q.raw }
 
+// HasQuestion says whether the question could be read. Only Unrouted observers ever see a query without one.
+func (q *Query) HasQuestion() bool { return q.qend > 0 }
+
 // Question is the question as it came: name, type, class. It aliases the receive buffer.
-func (q *Query) Question() []byte { return q.raw[wire.HeaderLen:q.qend] }
+func (q *Query) Question() []byte { return q.raw[min(wire.HeaderLen, q.qend):q.qend] }
 
 // QuestionType is the type that the client asked for, whatever Type has become.
 func (q *Query) QuestionType() wire.Type {
+	if q.qend == 0 {
+		return wire.TypeNone
+	}
 	return wire.Type(uint16(q.raw[q.qend-4])<<8 | uint16(q.raw[q.qend-3]))
 }
 
 // QuestionClass is the class that the client asked for.
 func (q *Query) QuestionClass() wire.Class {
+	if q.qend == 0 {
+		return 0
+	}
 	return wire.Class(uint16(q.raw[q.qend-2])<<8 | uint16(q.raw[q.qend-1]))
 }
 

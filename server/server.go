@@ -15,12 +15,12 @@ import (
 
 // Listener is one address to serve and what is served there.
 type Listener struct {
-	Host    string   // IP address to bind to; "" for all, IPv4 and IPv6
-	Port    string   // "0" for any free one, see Server.Addrs
-	Blocks  []*Block // in the order of the Corefile
+	Host   string   // IP address to bind to; "" for all, IPv4 and IPv6
+	Port   string   // "0" for any free one, see Server.Addrs
+	Blocks []*Block // in the order of the Corefile
 	// Unrouted see the queries that no block takes: those outside every zone (REFUSED), and malformed ones.
 	Unrouted []Observer
-	Sockets int      // UDP sockets that share the port; 0 for one per CPU that may be used (Linux; elsewhere always one)
+	Sockets  int // UDP sockets that share the port; 0 for one per CPU that may be used (Linux; elsewhere always one)
 }
 
 // key tells listeners apart across configurations.
