@@ -1,0 +1,25 @@
+# Short names for what CONTRIBUTING.md describes; nothing here does more than its one command.
+VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo devel)
+
+.PHONY: build test race lint ci demo e2e
+
+build: ## the binary, static, as it is in the image
+	CGO_ENABLED=0 go build -trimpath -ldflags "-s -w -X main.version=$(VERSION)" -o bin/clusterdns ./cmd/clusterdns
+
+test: ## the whole test suite
+	go test ./...
+
+race: ## the same under the race detector
+	go test -race ./...
+
+lint: ## linters
+	bash .ci/run format vet staticcheck lint
+
+ci: ## everything that has to pass before a change lands
+	bash .ci/run
+
+demo: ## the demo cluster on 127.0.0.1:1053
+	go run ./cmd/clusterdns -conf deploy/demo/Corefile
+
+e2e: ## the shipped manifests in a real one-node cluster (Linux, root)
+	go -C test/e2e test -count=1 -timeout 30m -v ./...
