@@ -3,12 +3,14 @@ package server
 import (
 	"bytes"
 	"context"
+	"net/netip"
 	"time"
 
 	"github.com/clusterdns/clusterdns/server/wire"
 )
 
-// Rest is a place in a chain from which questions of a handler's own can be asked. It stays valid after the query is answered, as
+// Rest is a place in a chain from which questions of a handler's own can be asked, on behalf of the client of the query that it was
+// taken from: acl and view judge them as that client's. It stays valid after the query is answered, as
 // long as the configuration is served.
 type Rest struct {
 	e      *engine
@@ -16,6 +18,8 @@ type Rest struct {
 	block  *Block
 	chain  []Stage
 	cursor int
+	client netip.AddrPort // on whose behalf
+	local  netip.AddrPort
 }
 
 // Rest is the chain behind the handler that is being asked.
@@ -28,7 +32,7 @@ func (q *Query) Here() Rest { return q.from(q.cursor) }
 func (q *Query) Start() Rest { return q.from(-1) }
 
 func (q *Query) from(cursor int) Rest {
-	return Rest{e: q.table.engine, table: q.table, block: q.Block, chain: q.chain, cursor: cursor}
+	return Rest{e: q.table.engine, table: q.table, block: q.Block, chain: q.chain, cursor: cursor, client: q.Client, local: q.Local}
 }
 
 // Question is what Exchange asks.
@@ -59,7 +63,7 @@ func (t Rest) Exchange(ctx context.Context, qu Question) *Packed {
 	s := t.e.take()
 	defer t.e.release(s)
 	q := &s.q
-	*q = Query{Transport: Internal, Received: time.Now(), table: t.table, raw: s.in[:0]}
+	*q = Query{Transport: Internal, Client: t.client, Local: t.local, Received: time.Now(), table: t.table, raw: s.in[:0]}
 	q.raw = question(q.raw, qu)
 	q.Class = qu.Class
 	h, _ := wire.ParseHeader(q.raw)

@@ -74,6 +74,7 @@ type Reply struct {
 	order    []uint32
 	finishes []finisher
 	errors   []ExtendedError
+	options  []ednsOption
 	faults   []error
 	by       string
 	dropped  bool
@@ -110,6 +111,7 @@ func (r *Reply) reset(q *Query) {
 	r.spliced = nil
 	r.finishes = r.finishes[:0]
 	r.errors = r.errors[:0]
+	r.options = r.options[:0]
 	r.faults = r.faults[:0]
 	r.by, r.dropped = "", false
 }
@@ -131,9 +133,9 @@ func (r *Reply) SetAA() {
 	}
 }
 
-// SetFlags sets the given flags among AA, RA, AD, and leaves the others.
+// SetFlags sets the given flags among AA, TC, RD, RA and AD, and leaves the others.
 func (r *Reply) SetFlags(f wire.Flags) {
-	r.flags |= f & (wire.FlagAA | wire.FlagRA | wire.FlagAD | wire.FlagTC)
+	r.flags |= f & (wire.FlagAA | wire.FlagTC | wire.FlagRD | wire.FlagRA | wire.FlagAD)
 }
 
 // ClearFlags clears the given flags among AA, RA, AD, RD, CD.

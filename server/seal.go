@@ -35,6 +35,7 @@ func (r *Reply) putOPT() {
 	r.limit += optLen
 	r.buf = append(r.buf, 0, 0, byte(wire.TypeOPT), OurUDPSize>>8, OurUDPSize&0xFF, byte(r.rcode>>4), 0, do, 0, 0, 0)
 	at := len(r.buf)
+	r.putOptions()
 	for i := range r.errors {
 		e := &r.errors[i]
 		l := 2 + len(e.Text)

@@ -1,0 +1,166 @@
+package server_test
+
+import (
+	"context"
+	"net/netip"
+	"strings"
+	"testing"
+
+	"github.com/miekg/dns"
+
+	"github.com/clusterdns/clusterdns/server"
+	"github.com/clusterdns/clusterdns/server/servertest"
+	"github.com/clusterdns/clusterdns/server/wire"
+)
+
+// packed answers with the records of a message of presentation forms, one per line, sections parted by an empty line.
+type packed struct{ msg []byte }
+
+func newPacked(t *testing.T, name string, sections ...[]string) packed {
+	t.Helper()
+	m := servertest.Query(name, dns.TypeA, 0)
+	m.Response = true
+	for i, to := range []*[]dns.RR{&m.Answer, &m.Ns, &m.Extra} {
+		if i == len(sections) {
+			break
+		}
+		for _, s := range sections[i] {
+			rr, err := dns.NewRR(s)
+			if err != nil {
+				t.Fatal(err)
+			}
+			*to = append(*to, rr)
+		}
+	}
+	m.Compress = true
+	return packed{servertest.Pack(t, m)}
+}
+
+func (p packed) Answer(r *server.Reply, _ *server.Query) server.Verdict {
+	if err := r.Splice(p.msg, server.Splice{}); err != nil {
+		return r.Fail(err)
+	}
+	return server.Done
+}
+
+// onFinish calls f when the reply is final.
+type onFinish func(r *server.Reply, q *server.Query)
+
+func (f onFinish) Answer(r *server.Reply, _ *server.Query) server.Verdict {
+	r.OnFinish(f, 0)
+	return server.Pass
+}
+
+func (f onFinish) Finish(r *server.Reply, q *server.Query, _ uint64) { f(r, q) }
+
+func lines(sections ...[]dns.RR) string {
+	var out []string
+	for _, s := range sections {
+		for _, rr := range s {
+			if rr.Header().Rrtype != dns.TypeOPT {
+				out = append(out, strings.ReplaceAll(rr.String(), "\t", " "))
+			}
+		}
+	}
+	return strings.Join(out, "\n")
+}
+
+func TestEdit(t *testing.T) {
+	t.Parallel()
+	answer := newPacked(t, "www.example.org.",
+		[]string{"www.example.org. 60 IN CNAME web.example.org.", "web.example.org. 60 IN A 192.0.2.1", "web.example.org. 60 IN A 192.0.2.2"},
+		[]string{"example.org. 60 IN NS ns.example.org."}, []string{"ns.example.org. 60 IN AAAA 2001:db8::1", `x.example.org. 60 IN SRV 1 2 3 web.example.org.`})
+	edit := onFinish(func(r *server.Reply, _ *server.Query) {
+		err := r.Edit(func(rrs []server.Record) []server.Record {
+			rrs[1], rrs[2] = rrs[2], rrs[1]
+			for i := range rrs {
+				rrs[i].TTL = uint32(i)
+			}
+			return append(rrs[:4], rrs[5])
+		})
+		if err != nil {
+			t.Error(err)
+		}
+	})
+	s := servertest.Start(t, servertest.Block(".", server.Stage{Name: "edit", Handler: edit}, server.Stage{Name: "answer", Handler: answer}))
+	r := s.Ask(t, "www.example.org.", dns.TypeA)
+	want := `www.example.org. 0 IN CNAME web.example.org.
+web.example.org. 1 IN A 192.0.2.2
+web.example.org. 2 IN A 192.0.2.1
+example.org. 3 IN NS ns.example.org.
+x.example.org. 5 IN SRV 1 2 3 web.example.org.`
+	if got := lines(r.Answer, r.Ns, r.Extra); got != want {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+}
+
+func TestEditOfBadNames(t *testing.T) {
+	t.Parallel()
+	answer := newPacked(t, "www.example.org.", []string{"www.example.org. 60 IN CNAME web.example.org."})
+	answer.msg[len(answer.msg)-2] = 0xFF // the target points behind the message
+	var got error
+	edit := onFinish(func(r *server.Reply, _ *server.Query) {
+		got = r.Edit(func([]server.Record) []server.Record { t.Error("called"); return nil })
+		if r.Count(server.Answer) != 1 {
+			t.Error("the records are gone")
+		}
+	})
+	d := servertest.Direct(servertest.Block(".", server.Stage{Name: "edit", Handler: edit}, server.Stage{Name: "answer", Handler: answer}))
+	d.Answer(servertest.Pack(t, servertest.Query("www.example.org.", dns.TypeA, 0)), servertest.Client, server.UDP)
+	if got == nil {
+		t.Error("no error for a name that points nowhere")
+	}
+}
+
+func TestAnswerOnly(t *testing.T) {
+	answer := newPacked(t, "www.example.org.", []string{"www.example.org. 60 IN A 192.0.2.1"}, []string{"example.org. 60 IN NS ns.example.org."}, []string{"ns.example.org. 60 IN A 192.0.2.9"})
+	b := servertest.Block(".", server.Stage{Name: "minimal", Handler: onFinish(func(r *server.Reply, _ *server.Query) { r.AnswerOnly() })},
+		server.Stage{Name: "answer", Handler: answer})
+	r := servertest.Start(t, b).Ask(t, "www.example.org.", dns.TypeA)
+	if got := lines(r.Answer, r.Ns, r.Extra); got != "www.example.org. 60 IN A 192.0.2.1" {
+		t.Errorf("got\n%s", got)
+	}
+	servertest.NoAllocs(t, servertest.Query("www.example.org.", dns.TypeA, 1232), b)
+}
+
+func TestAddOption(t *testing.T) {
+	t.Parallel()
+	option := onFinish(func(r *server.Reply, _ *server.Query) { r.AddOption(dns.EDNS0NSID, "here") })
+	s := servertest.Start(t, servertest.Block(".", server.Stage{Name: "option", Handler: option}, server.Stage{Name: "answer", Handler: answerA{}}))
+	opt := s.Ask(t, "example.org.", dns.TypeA).IsEdns0()
+	if opt == nil || len(opt.Option) != 1 || opt.Option[0].String() != "68657265" {
+		t.Errorf("got %v", opt)
+	}
+	if r := s.Exchange(t, "udp", servertest.Query("example.org.", dns.TypeA, 0)); r.IsEdns0() != nil {
+		t.Errorf("a client without EDNS got %v", r)
+	}
+}
+
+// asker answers with what the rest of the chain says to a question of its own.
+type asker struct{ slow }
+
+func (asker) AwaitAnswer(ctx context.Context, r *server.Reply, q *server.Query) server.Verdict {
+	p := q.Rest().Exchange(ctx, server.Question{Name: q.Name.Bytes(), Type: wire.TypeA})
+	if err := r.Splice(p.Msg, server.Splice{}); err != nil {
+		return r.Fail(err)
+	}
+	return server.Done
+}
+
+// client answers with the address of who asked.
+type client struct{}
+
+func (client) Answer(r *server.Reply, q *server.Query) server.Verdict {
+	r.Addr(server.Answer, server.Owner, 0, q.Client.Addr())
+	return server.Done
+}
+
+func TestQuestionsOfOurOwnAreTheClients(t *testing.T) {
+	t.Parallel()
+	d := servertest.Direct(servertest.Block(".", server.Stage{Name: "ask", Handler: asker{}}, server.Stage{Name: "client", Handler: client{}}))
+	b, _ := d.Answer(servertest.Pack(t, servertest.Query("example.org.", dns.TypeA, 0)), netip.MustParseAddrPort("192.0.2.7:4000"), server.TCP)
+	m := new(dns.Msg)
+	if err := m.Unpack(b); err != nil || lines(m.Answer) != "example.org. 0 IN A 192.0.2.7" {
+		t.Errorf("got %v, %v", m, err)
+	}
+}
