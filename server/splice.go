@@ -14,7 +14,7 @@ type Splice struct {
 	Age uint32
 	// MinTTL and MaxTTL bound every TTL after that; MaxTTL 0 means no bound.
 	MinTTL, MaxTTL uint32
-	// Flags are those of AA, RA and AD that are taken over from the message where it has them.
+	// Flags are those of AA, RA and AD that are taken over from the message where it has them; none once a CNAME has been followed.
 	Flags wire.Flags
 }
 
@@ -43,7 +43,7 @@ func (r *Reply) Splice(msg []byte, o Splice) error {
 	}
 	f := h.Flags & o.Flags
 	if r.q.follows > 0 {
-		f &^= wire.FlagAA
+		f = 0 // flags speak for whoever answered the first name, and CoreDNS's recorded answers have no RA here
 	}
 	if !r.q.WantsAD() {
 		f &^= wire.FlagAD
