@@ -74,7 +74,8 @@ var layers = []layer{
 	{"cache", handlers, "a middle room"},
 	{"forward", handlers, "a middle room"},
 	{"kubernetes", handlers, "a middle room"},
-	{"plugin", handlers, "a middle room"},
+	{"plugin/admin", []string{"config/directive"}, "the HTTP end points that several directives share"},
+	{"plugin", append([]string{"plugin/admin"}, handlers...), "a middle room"},
 	{"config", append([]string{"cache", "forward", "kubernetes", "plugin"}, handlers...), "joins the rooms"},
 }
 
