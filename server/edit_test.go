@@ -164,3 +164,24 @@ func TestQuestionsOfOurOwnAreTheClients(t *testing.T) {
 		t.Errorf("got %v, %v", m, err)
 	}
 }
+
+// circular asks from the start of the chain what it is asked itself.
+type circular struct{ slow }
+
+func (circular) AwaitAnswer(ctx context.Context, r *server.Reply, q *server.Query) server.Verdict {
+	p := q.Start().Exchange(ctx, server.Question{Name: q.Name.Bytes(), Type: q.Type})
+	if p.RCode() != wire.RCodeNoError {
+		r.SetRCode(p.RCode())
+		return server.Done
+	}
+	return r.Fail(nil)
+}
+
+func TestQuestionsOfOurOwnEnd(t *testing.T) {
+	t.Parallel()
+	d := servertest.Direct(servertest.Block(".", server.Stage{Name: "ask", Handler: circular{}}))
+	b, _ := d.Answer(servertest.Pack(t, servertest.Query("example.org.", dns.TypeA, 0)), servertest.Client, server.TCP)
+	if rc := b[3] & 0xF; rc != byte(wire.RCodeServFail) {
+		t.Errorf("rcode %d, want SERVFAIL", rc)
+	}
+}

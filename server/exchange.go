@@ -3,6 +3,7 @@ package server
 import (
 	"bytes"
 	"context"
+	"errors"
 	"net/netip"
 	"time"
 
@@ -20,6 +21,7 @@ type Rest struct {
 	cursor int
 	client netip.AddrPort // on whose behalf
 	local  netip.AddrPort
+	depth  uint8
 }
 
 // Rest is the chain behind the handler that is being asked.
@@ -32,7 +34,7 @@ func (q *Query) Here() Rest { return q.from(q.cursor) }
 func (q *Query) Start() Rest { return q.from(-1) }
 
 func (q *Query) from(cursor int) Rest {
-	return Rest{e: q.table.engine, table: q.table, block: q.Block, chain: q.chain, cursor: cursor, client: q.Client, local: q.Local}
+	return Rest{e: q.table.engine, table: q.table, block: q.Block, chain: q.chain, cursor: cursor, client: q.Client, local: q.Local, depth: q.depth}
 }
 
 // Question is what Exchange asks.
@@ -57,13 +59,16 @@ func (p *Packed) RCode() wire.RCode {
 	return wire.Flags(uint16(p.Msg[2])<<8 | uint16(p.Msg[3])).RCode()
 }
 
+// errDepth is the end of handlers whose questions lead back to themselves.
+var errDepth = errors.New("questions of directives' own lead to more than 8 others")
+
 // Exchange asks the chain a question and waits for the reply until ctx ends. The reply is the caller's. Observers do not see it.
 // It is meant for goroutines that may wait, so AwaitAnswer and a handler's own, and it allocates.
 func (t Rest) Exchange(ctx context.Context, qu Question) *Packed {
 	s := t.e.take()
 	defer t.e.release(s)
 	q := &s.q
-	*q = Query{Transport: Internal, Client: t.client, Local: t.local, Received: time.Now(), table: t.table, raw: s.in[:0]}
+	*q = Query{Transport: Internal, Client: t.client, Local: t.local, Received: time.Now(), table: t.table, raw: s.in[:0], depth: t.depth + 1}
 	q.raw = question(q.raw, qu)
 	q.Class = qu.Class
 	h, _ := wire.ParseHeader(q.raw)
@@ -84,7 +89,11 @@ func (t Rest) Exchange(ctx context.Context, qu Question) *Packed {
 	}
 	q.EDNS = wire.EDNS{DO: qu.DO}
 	s.r.start(q, wire.MaxMessage)
-	if q.Block == nil {
+	switch {
+	case q.depth > MaxFollows:
+		s.r.Fail(errDepth)
+		q.Block = nil
+	case q.Block == nil:
 		s.r.rcode = wire.RCodeRefused
 	}
 	t.e.exchange(ctx, s)
