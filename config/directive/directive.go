@@ -41,6 +41,7 @@ type Line struct {
 	Args     []Arg
 	Lines    []Line // what stands in the braces
 	HasBlock bool   // whether there were braces at all
+	Closes   bool   // the closing brace of the surrounding braces stands on this line too; only the reader of the Corefile looks at it
 }
 
 // Texts are the arguments as strings.

@@ -1,0 +1,357 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+
+	"github.com/clusterdns/clusterdns/config/directive"
+)
+
+// serverBlock is a server block as it was written: its labels and the lines of its directives in order.
+type serverBlock struct {
+	labels []directive.Arg
+	lines  []directive.Line
+}
+
+// corefile is what reading a Corefile and all that it imports gave.
+type corefile struct {
+	blocks   []serverBlock
+	warnings []error
+	imports  []imported
+}
+
+// The limits on imports. The first two end files and snippets that import themselves. CoreDNS allows 10,000 expansions of snippets and 100,000
+// of files, nested as deep as memory allows; no Corefile in use comes near these.
+const (
+	maxImportDepth = 64
+	maxImports     = 10_000
+	maxTokens      = 1_000_000
+)
+
+// errDepth, errImports and errTokens are what those limits say.
+var (
+	errDepth   = fmt.Errorf("import: nested more than %d deep; does it import itself?", maxImportDepth)
+	errImports = fmt.Errorf("import: more than %d imports; do they import each other?", maxImports)
+	errTokens  = fmt.Errorf("import: more than %d words in all", maxTokens)
+)
+
+// frame is a list of words being read: the Corefile, a file or a snippet.
+type frame struct {
+	words []directive.Arg
+	next  int
+}
+
+// reader is a parser for the structure of a Corefile. It follows the library's parser step by step where that decides what is
+// accepted, so its methods are named after the library's. That one cannot be used itself: it forgets where labels stand and which files
+// were imported, mixes the repetitions of a directive, and logs by itself.
+type reader struct {
+	getenv   func(string) string
+	readFile func(string) ([]byte, error)
+	frames   []frame
+	cur      directive.Arg // the word under the cursor
+	prev     directive.Arg // the one before it
+	started  bool          // there is a word under the cursor
+	second   bool          // there is one before it
+	held     bool          // cur was given back by back and comes again
+	eof      bool
+	count    int // imports so far
+	words    int // words read so far
+	snippets map[string][]directive.Arg
+	out      corefile
+}
+
+// read reads a Corefile into blocks of lines. It opens imported files and does nothing else.
+func read(src Source) (*corefile, error) {
+	r := &reader{getenv: os.Getenv, readFile: readRegular, snippets: map[string][]directive.Arg{}}
+	r.frames = []frame{{words: lex(src.Name, src.Text)}}
+	for r.advance() {
+		if err := r.block(); err != nil {
+			return &r.out, err
+		}
+	}
+	return &r.out, nil
+}
+
+// advance moves to the next word. At the end it says false and stays on the last one.
+func (r *reader) advance() bool {
+	if r.held {
+		r.held = false
+		return true
+	}
+	for len(r.frames) > 0 {
+		f := &r.frames[len(r.frames)-1]
+		if f.next < len(f.words) {
+			r.prev, r.second = r.cur, r.started
+			r.cur, r.started = f.words[f.next], true
+			f.next++
+			r.words++
+			return true
+		}
+		r.frames = r.frames[:len(r.frames)-1]
+	}
+	return false
+}
+
+// peek is the word that advance would move to.
+func (r *reader) peek() (directive.Arg, bool) {
+	for i := len(r.frames) - 1; i >= 0; i-- {
+		if f := &r.frames[i]; f.next < len(f.words) {
+			return f.words[f.next], true
+		}
+	}
+	return directive.Arg{}, false
+}
+
+// back makes the next advance give the same word again.
+func (r *reader) back() { r.held = true }
+
+// isNewLine says whether the current word begins a line.
+func (r *reader) isNewLine() bool { return !r.second || newLine(r.prev, r.cur) }
+
+// block reads one server block or snippet.
+func (r *reader) block() error {
+	labels, err := r.addresses()
+	if err != nil {
+		return err
+	}
+	if r.eof {
+		if len(labels) > 0 {
+			r.out.blocks = append(r.out.blocks, serverBlock{labels: labels})
+		}
+		return nil
+	}
+	if name, ok := snippetName(labels); ok {
+		return r.snippet(name)
+	}
+	b := serverBlock{labels: labels}
+	braces := r.cur.Text == "{"
+	if !braces {
+		r.back() // a single server block needs none
+	}
+	if err := r.directives(&b); err != nil {
+		return err
+	}
+	if braces && r.cur.Text != "}" {
+		return r.cur.Errorf("the file ends within the server block of %s: a closing brace is missing", texts(labels))
+	}
+	if len(labels) > 0 {
+		r.out.blocks = append(r.out.blocks, b)
+	} else if len(b.lines) > 0 || braces {
+		return r.cur.Errorf("a server block without a zone: write \".\" in front of the brace for all names")
+	}
+	return nil
+}
+
+// addresses reads the labels of a server block.
+func (r *reader) addresses() (labels []directive.Arg, err error) {
+	more := false // a comma says that another label follows, maybe on the next line
+	for {
+		word := r.cur
+		word.Text = expandEnv(word.Text, r.getenv)
+		if word.Text == "import" && r.isNewLine() {
+			if ok, err := r.importHere(); err != nil {
+				return nil, err
+			} else if !ok {
+				r.eof = true
+				return labels, nil
+			}
+			continue
+		}
+		if word.Text == "{" {
+			if more {
+				return nil, word.Errorf("another zone must follow the comma, found \"{\"")
+			}
+			return labels, nil
+		}
+		if word.Text != "" {
+			word.Text, more = strings.CutSuffix(word.Text, ",")
+			labels = append(labels, word)
+		}
+		if !r.advance() {
+			if more {
+				return nil, word.Errorf("another zone must follow the comma, but the file ends")
+			}
+			r.eof = true
+			return labels, nil
+		}
+		if !more && r.isNewLine() {
+			return labels, nil
+		}
+	}
+}
+
+// importHere resolves an import among the labels and moves to the first word that it brought, or to the one behind it. ok is false at the end.
+func (r *reader) importHere() (ok bool, err error) {
+	if err := r.doImport(); err != nil {
+		return false, err
+	}
+	return r.advance(), nil
+}
+
+// directives reads lines up to the end of the server block.
+func (r *reader) directives(b *serverBlock) error {
+	for r.advance() {
+		switch r.cur.Text {
+		case "}":
+			return nil
+		case "import":
+			if err := r.doImport(); err != nil {
+				return err
+			}
+			continue
+		}
+		line, err := r.directive()
+		if err != nil {
+			return err
+		}
+		b.lines = append(b.lines, line)
+	}
+	return nil
+}
+
+// directive collects the words of one directive, up to the end of its line or of its braces.
+func (r *reader) directive() (directive.Line, error) {
+	first := r.cur
+	first.Text = expandEnv(first.Text, r.getenv)
+	words, nesting := []directive.Arg{first}, 0
+	for r.advance() {
+		switch {
+		case r.cur.Text == "{":
+			nesting++
+		case r.isNewLine() && nesting == 0:
+			r.back()
+			return tree(words)
+		case r.cur.Text == "}" && nesting > 0:
+			nesting--
+		case r.cur.Text == "}":
+			return directive.Line{}, r.cur.Errorf("the closing brace of a server block must stand on a line of its own, not behind %q", first.Text)
+		case r.cur.Text == "import" && r.isNewLine():
+			if err := r.doImport(); err != nil {
+				return directive.Line{}, err
+			}
+			continue
+		}
+		word := r.cur
+		word.Text = expandEnv(word.Text, r.getenv)
+		words = append(words, word)
+	}
+	if nesting > 0 {
+		return directive.Line{}, first.Errorf("the file ends within the braces of %q: a closing brace is missing", first.Text)
+	}
+	return tree(words)
+}
+
+// snippetName is the name of a snippet, if that is what the labels say: "(name)" alone.
+func snippetName(labels []directive.Arg) (string, bool) {
+	if len(labels) != 1 {
+		return "", false
+	}
+	name, open := strings.CutPrefix(labels[0].Text, "(")
+	name, closed := strings.CutSuffix(name, ")")
+	return name, open && closed
+}
+
+// snippet keeps the words of a snippet for imports to come.
+func (r *reader) snippet(name string) error {
+	if _, found := r.snippets[name]; found {
+		return r.cur.Errorf("the snippet (%s) is defined twice", name)
+	}
+	if r.cur.Text != "{" {
+		return r.cur.Errorf("a snippet needs braces, found %q behind (%s)", r.cur.Text, name)
+	}
+	words := []directive.Arg{}
+	for depth := 1; r.advance(); {
+		switch r.cur.Text {
+		case "}":
+			depth--
+		case "{":
+			depth++
+		}
+		if depth == 0 {
+			r.snippets[name] = words
+			return r.importsItself(name, words)
+		}
+		words = append(words, r.cur)
+	}
+	return r.cur.Errorf("the file ends within the snippet (%s): a closing brace is missing", name)
+}
+
+// importsItself is an error if a snippet does so directly, even if nobody imports it.
+func (r *reader) importsItself(name string, words []directive.Arg) error {
+	for i := 0; i+1 < len(words); i++ {
+		begins := i == 0 || words[i-1].File != words[i].File || words[i-1].Line != words[i].Line
+		if words[i].Text == "import" && begins && expandEnv(words[i+1].Text, r.getenv) == name {
+			return words[i].Errorf("the snippet (%s) imports itself", name)
+		}
+	}
+	return nil
+}
+
+// texts are words in one line for a message.
+func texts(args []directive.Arg) string {
+	var b strings.Builder
+	for i, a := range args {
+		if i > 0 {
+			b.WriteByte(' ')
+		}
+		b.WriteString(a.Text)
+	}
+	return b.String()
+}
+
+// tree makes a line of a directive's words: arguments up to an opening brace, the lines within, and nothing behind the closing one.
+func tree(words []directive.Arg) (directive.Line, error) {
+	line, rest, err := takeLine(words)
+	if err != nil {
+		return line, err
+	}
+	if len(rest) > 0 {
+		if rest[0].Text == "{" {
+			return line, rest[0].Errorf("%s: the opening brace must stand on the directive's own line", line.Name.Text)
+		}
+		return line, rest[0].Errorf("%s: found %q behind the closing brace", line.Name.Text, rest[0].Text)
+	}
+	return line, nil
+}
+
+// takeLine takes one line, and the braces that open on it, off the words.
+func takeLine(words []directive.Arg) (line directive.Line, rest []directive.Arg, err error) {
+	line.Name = words[0]
+	i := 1
+	for ; i < len(words) && sameLine(words[i-1], words[i]); i++ {
+		switch words[i].Text {
+		case "{":
+			return takeBraces(line, words[i+1:])
+		case "}":
+			line.Closes = true
+			return line, words[i:], nil
+		}
+		line.Args = append(line.Args, words[i])
+	}
+	return line, words[i:], nil
+}
+
+// errUnbalanced cannot be seen by anybody, as braces are counted before: it keeps that from becoming a panic.
+var errUnbalanced = errors.New("unbalanced braces")
+
+// takeBraces takes the lines of an open block up to and with its closing brace off the words.
+func takeBraces(line directive.Line, words []directive.Arg) (directive.Line, []directive.Arg, error) {
+	line.HasBlock = true
+	for len(words) > 0 {
+		switch words[0].Text {
+		case "}":
+			return line, words[1:], nil
+		case "{":
+			return line, nil, words[0].Errorf("%s: an opening brace must stand behind a word on the same line", line.Name.Text)
+		}
+		inner, rest, err := takeLine(words)
+		if err != nil {
+			return line, nil, err
+		}
+		line.Lines = append(line.Lines, inner)
+		words = rest
+	}
+	return line, nil, line.Name.Errorf("%s: %w", line.Name.Text, errUnbalanced)
+}

@@ -1,0 +1,89 @@
+package config
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/coredns/caddy/caddyfile"
+
+	"github.com/clusterdns/clusterdns/config/directive"
+)
+
+// Source is a Corefile as it was found.
+type Source struct {
+	Name string // shown in messages: the path as given, "Corefile" or "stdin"
+	Path string // where it was read from, or "" if it cannot be read again
+	Text []byte
+}
+
+// ReadSource reads a Corefile.
+func ReadSource(path string) (Source, error) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return Source{}, fmt.Errorf("cannot read the Corefile: %w", err)
+	}
+	return Source{Name: path, Path: path, Text: text}, nil
+}
+
+// dir is the folder that relative paths begin in.
+func (s *Source) dir() string {
+	if s.Path == "" {
+		return "."
+	}
+	return filepath.Dir(s.Path)
+}
+
+// lex splits a text into words by the library's lexer, which is CoreDNS's: quotes, comments and line counting are its own.
+func lex(name string, text []byte) []directive.Arg {
+	d := caddyfile.NewDispenser(name, bytes.NewReader(text))
+	var out []directive.Arg
+	for d.Next() {
+		out = append(out, directive.Arg{Text: d.Val(), File: name, Line: d.Line()})
+	}
+	return out
+}
+
+// sameLine says whether b stands on the line on which a ends: in one file, a's line breaks within quotes counted.
+func sameLine(a, b directive.Arg) bool {
+	return a.File == b.File && a.Line+strings.Count(a.Text, "\n") == b.Line
+}
+
+// newLine says whether b begins a line of its own, as the library's parser sees it. It differs from !sameLine for words of one file that were
+// brought out of order by a snippet.
+func newLine(a, b directive.Arg) bool {
+	return a.File != b.File || a.Line+strings.Count(a.Text, "\n") < b.Line
+}
+
+// maxExpansions and maxExpanded bound what environment variables whose values name variables can make of a word.
+const (
+	maxExpansions = 100
+	maxExpanded   = 1 << 20
+)
+
+// expandEnv puts the values of environment variables in the place of {%NAME%} and {$NAME}. A value stays part of its word, whatever it
+// holds. References that a value makes are expanded too, as the library does it, but not without end.
+func expandEnv(s string, getenv func(string) string) string {
+	if !strings.Contains(s, "{$") && !strings.Contains(s, "{%") {
+		return s
+	}
+	return expandRefs(expandRefs(s, "{%", "%}", getenv), "{$", "}", getenv)
+}
+
+func expandRefs(s, open, end string, getenv func(string) string) string {
+	for range maxExpansions {
+		i := strings.Index(s, open)
+		if i < 0 || len(s) > maxExpanded {
+			break
+		}
+		n := strings.Index(s[i:], end)
+		if n <= len(open) { // not closed, or without a name: it and all behind it stand for themselves
+			break
+		}
+		ref := s[i : i+n+len(end)]
+		s = strings.ReplaceAll(s, ref, getenv(ref[len(open):n]))
+	}
+	return s
+}
