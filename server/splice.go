@@ -137,7 +137,7 @@ func (r *Reply) copyRR(s Section, msg []byte, rr wire.RR, asked []byte, ttl uint
 		return false, err
 	}
 	r.open(s)
-	if bytes.Equal(owner, asked) {
+	if wire.EqualFold(owner, asked) {
 		r.putRef(Owner)
 	} else {
 		r.PutName(owner)

@@ -145,6 +145,19 @@ func Fold(b []byte) {
 	}
 }
 
+// EqualFold says whether two names in uncompressed wire form differ at most in the case of ASCII letters (RFC 4343).
+func EqualFold(a, b []byte) bool {
+	if len(a) != len(b) {
+		return false
+	}
+	for i := range a {
+		if lower[a[i]] != lower[b[i]] {
+			return false
+		}
+	}
+	return true
+}
+
 // lower maps each byte to its lower case.
 var lower = func() (t [256]byte) {
 	for i := range t {
