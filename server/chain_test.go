@@ -213,7 +213,11 @@ func TestParkedLimit(t *testing.T) {
 	limits := server.DefaultLimits()
 	limits.Parked = limit
 	rejected := make(chan struct{}, 1)
-	s := server.New(limits, server.Hooks{Reject: func() { rejected <- struct{}{} }})
+	s := server.New(limits, server.Hooks{Limit: func(l server.Limit) {
+		if l == server.LimitParked {
+			rejected <- struct{}{}
+		}
+	}})
 	b := servertest.Block(".", stage(waiter(func(_ context.Context, r *server.Reply, q *server.Query) server.Verdict {
 		<-release
 		return address(r, q)

@@ -44,8 +44,11 @@ const patience = 5 * time.Second
 type Limits struct {
 	// Parked is the most queries that wait at one time. Each holds a goroutine and its buffers, about 20 KiB; over it they are SERVFAIL at once.
 	Parked int
-	// TCPConns is the most TCP connections open at one time. The one that was idle longest makes place.
+	// TCPConns is the most TCP connections open at one time on a listener. The one that was idle longest makes place for a new one: a
+	// flood of them costs its own connections first. A connection holds about 30 KiB.
 	TCPConns int
+	// TCPPerClient is the most of them that one address may have. A node-local cache or a NAT gateway speaks for many Pods.
+	TCPPerClient int
 	// TCPIdle is how long a TCP connection may be without a query (RFC 7766 6.2.3).
 	TCPIdle time.Duration
 	// UDPRead is the longest query taken over UDP.
@@ -54,7 +57,7 @@ type Limits struct {
 
 // DefaultLimits are the limits of a server that sets none.
 func DefaultLimits() Limits {
-	return Limits{Parked: 8192, TCPConns: 4096, TCPIdle: 10 * time.Second, UDPRead: 4096}
+	return Limits{Parked: 8192, TCPConns: 4096, TCPPerClient: 512, TCPIdle: 10 * time.Second, UDPRead: 4096}
 }
 
 // outcome is what became of a query that was processed.
@@ -96,7 +99,29 @@ type engine struct {
 type Hooks struct {
 	Panic  func(v any, stack []byte) // a handler panicked; its query became SERVFAIL
 	Parked func(n int64)             // the number of parked queries changed
-	Reject func()                    // a query was refused because too many are parked
+	Limit  func(Limit)               // a limit was hit
+}
+
+// Limit names one of Limits that was hit, for counting.
+type Limit uint8
+
+// The limits that can be hit.
+const (
+	LimitParked       Limit = iota // a query was answered SERVFAIL because too many wait
+	LimitTCPConns                  // the connection that was idle longest was closed for a new one
+	LimitTCPPerClient              // a connection was refused because its client has too many
+	LimitUDPSize                   // a datagram was dropped because it is longer than a query may be
+)
+
+// String is a label for metrics.
+func (l Limit) String() string {
+	return [...]string{"parked", "tcp_connections", "tcp_connections_per_client", "udp_size"}[l]
+}
+
+func (e *engine) count(l Limit) {
+	if e.hooks.Limit != nil {
+		e.hooks.Limit(l)
+	}
 }
 
 func newEngine(l Limits, h Hooks) *engine {
@@ -292,9 +317,7 @@ func (e *engine) park(s *slab) outcome {
 	n := e.parked.Add(1)
 	if n > int64(e.limits.Parked) {
 		e.parked.Add(-1)
-		if e.hooks.Reject != nil {
-			e.hooks.Reject()
-		}
+		e.count(LimitParked)
 		s.r.Fail(errParked)
 		return e.finish(s)
 	}

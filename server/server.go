@@ -53,13 +53,15 @@ type udpSocket struct {
 
 type tcpSocket struct {
 	*endpoint
-	engine   *engine
-	ln       net.Listener
-	shard    int
-	mu       sync.Mutex
-	conns    map[net.Conn]struct{}
-	draining bool
-	wg       sync.WaitGroup
+	engine    *engine
+	ln        net.Listener
+	transport Transport
+	shard     int
+	mu        sync.Mutex
+	conns     map[*tcpConn]struct{}
+	perClient map[netip.Addr]int
+	draining  bool
+	wg        sync.WaitGroup
 }
 
 // New makes a server that serves nothing yet.
@@ -206,7 +208,7 @@ func (e *engine) tryBind(l *Listener) (*endpoint, error) {
 		ep.close()
 		return nil, fmt.Errorf("cannot listen on TCP %s: %w%s", l.key(), err, advice(err))
 	}
-	ep.tcp = &tcpSocket{endpoint: ep, engine: e, ln: ln, shard: n, conns: map[net.Conn]struct{}{}}
+	ep.tcp = &tcpSocket{endpoint: ep, engine: e, ln: ln, transport: TCP, shard: n, conns: map[*tcpConn]struct{}{}, perClient: map[netip.Addr]int{}}
 	return ep, nil
 }
 
@@ -248,21 +250,55 @@ func (ep *endpoint) close() {
 	}
 }
 
-// add counts a new connection, or says false when there are too many or the server stops.
-func (l *tcpSocket) add(c net.Conn) bool {
+// add counts a new connection, or says false when its client has too many or the server stops. Over the limit of all, the one that was
+// idle longest makes place.
+func (l *tcpSocket) add(c *tcpConn) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.draining || len(l.conns) >= l.engine.limits.TCPConns {
+	if l.draining || l.perClient[c.client.Addr()] >= l.engine.limits.TCPPerClient {
+		l.engine.count(LimitTCPPerClient)
 		return false
 	}
+	if len(l.conns) >= l.engine.limits.TCPConns {
+		l.engine.count(LimitTCPConns)
+		l.evict()
+	}
 	l.conns[c] = struct{}{}
+	l.perClient[c.client.Addr()]++
 	l.wg.Add(1)
 	return true
 }
 
-func (l *tcpSocket) remove(c net.Conn) {
-	l.mu.Lock()
+// evict closes the connection that was idle longest. Its goroutine sees that and removes it. It looks at all of them, which happens only
+// at the limit and costs less than the handshake of the one that comes.
+func (l *tcpSocket) evict() {
+	var oldest *tcpConn
+	for c := range l.conns {
+		if oldest == nil || c.last.Load() < oldest.last.Load() {
+			oldest = c
+		}
+	}
+	if oldest != nil {
+		oldest.conn.Close()
+		l.forget(oldest)
+	}
+}
+
+// forget takes a connection out of the counts; the lock is held.
+func (l *tcpSocket) forget(c *tcpConn) {
+	if _, ok := l.conns[c]; !ok {
+		return
+	}
 	delete(l.conns, c)
+	a := c.client.Addr()
+	if l.perClient[a]--; l.perClient[a] == 0 {
+		delete(l.perClient, a)
+	}
+}
+
+func (l *tcpSocket) remove(c *tcpConn) {
+	l.mu.Lock()
+	l.forget(c)
 	l.mu.Unlock()
 	l.wg.Done()
 }
@@ -284,7 +320,7 @@ func (l *tcpSocket) drain() {
 	l.draining = true
 	l.ln.Close()
 	for c := range l.conns {
-		_ = c.SetReadDeadline(time.Unix(1, 0))
+		_ = c.conn.SetReadDeadline(time.Unix(1, 0))
 	}
 }
 
@@ -294,7 +330,7 @@ func (l *tcpSocket) closeAll() {
 	l.draining = true
 	l.ln.Close()
 	for c := range l.conns {
-		c.Close()
+		c.conn.Close()
 	}
 }
 

@@ -166,6 +166,7 @@ func (u *udpSocket) answer(b *batch, rc syscall.RawConn, send func(uintptr) bool
 		s := b.slabs[i]
 		h := &b.in[i]
 		if h.hdr.Flags&unix.MSG_TRUNC != 0 {
+			u.engine.count(LimitUDPSize)
 			continue
 		}
 		s.udp.nameLen, s.udp.oobLen = h.hdr.Namelen, int(h.hdr.Controllen)

@@ -1,0 +1,140 @@
+package server_test
+
+import (
+	"context"
+	"testing"
+
+	"github.com/miekg/dns"
+
+	"github.com/clusterdns/clusterdns/server"
+	"github.com/clusterdns/clusterdns/server/servertest"
+)
+
+// startLimited serves address answers under limits until the test ends, and reports the limits that are hit.
+func startLimited(t *testing.T, l server.Limits) (addr string, hit <-chan server.Limit) {
+	t.Helper()
+	ch := make(chan server.Limit, 16)
+	s := server.New(l, server.Hooks{Limit: func(l server.Limit) { ch <- l }})
+	b := servertest.Block(".", stage(handler(address)))
+	if err := s.Apply([]server.Listener{{Host: "127.0.0.1", Port: "0", Blocks: []*server.Block{b}}}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		ctx, cancel := context.WithCancel(context.Background())
+		cancel() // connections that the test left open are closed at once
+		_ = s.Shutdown(ctx)
+	})
+	return s.Addrs()["127.0.0.1:0"].String(), ch
+}
+
+func dial(t *testing.T, addr string) *dns.Conn {
+	t.Helper()
+	c, err := dns.Dial("tcp", addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close() })
+	return c
+}
+
+// ask exchanges one query on the connection.
+func ask(c *dns.Conn) error {
+	if err := c.WriteMsg(servertest.Query("x.", dns.TypeA, 0)); err != nil {
+		return err
+	}
+	_, err := c.ReadMsg()
+	return err
+}
+
+func TestTCPConnsLimit(t *testing.T) {
+	t.Parallel()
+	l := server.DefaultLimits()
+	l.TCPConns = 2
+	addr, hit := startLimited(t, l)
+	a, b := dial(t, addr), dial(t, addr)
+	for _, c := range []*dns.Conn{a, b} {
+		if err := ask(c); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := ask(dial(t, addr)); err != nil {
+		t.Errorf("a third connection: %v, want an answer", err)
+	}
+	if got := <-hit; got != server.LimitTCPConns {
+		t.Errorf("limit %s", got)
+	}
+	if err := ask(a); err == nil {
+		t.Error("the connection that was idle longest is still open")
+	}
+	if err := ask(b); err != nil {
+		t.Errorf("the other one: %v", err)
+	}
+}
+
+func TestTCPPerClientLimit(t *testing.T) {
+	t.Parallel()
+	l := server.DefaultLimits()
+	l.TCPPerClient = 1
+	addr, hit := startLimited(t, l)
+	a := dial(t, addr)
+	if err := ask(a); err != nil {
+		t.Fatal(err)
+	}
+	if err := ask(dial(t, addr)); err == nil {
+		t.Error("a second connection of one client is answered")
+	}
+	if got := <-hit; got != server.LimitTCPPerClient {
+		t.Errorf("limit %s", got)
+	}
+	if err := ask(a); err != nil {
+		t.Errorf("the first one: %v", err)
+	}
+}
+
+// TestUDPSizeLimit drops a datagram longer than a query may be, and counts it; the server goes on.
+func TestUDPSizeLimit(t *testing.T) {
+	t.Parallel()
+	addr, hit := startLimited(t, server.DefaultLimits())
+	c, err := dns.Dial("udp", addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	if _, err := c.Conn.Write(make([]byte, 5000)); err != nil {
+		t.Fatal(err)
+	}
+	if got := <-hit; got != server.LimitUDPSize {
+		t.Errorf("limit %s", got)
+	}
+	if err := ask(c); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestManyQueriesOneConnection keeps a pipeline full: the answers come in order and none is lost.
+func TestManyQueriesOneConnection(t *testing.T) {
+	t.Parallel()
+	addr, _ := startLimited(t, server.DefaultLimits())
+	c := dial(t, addr)
+	const n = 5000
+	failed := make(chan error, 1)
+	go func() {
+		for i := range n {
+			m := servertest.Query("x.", dns.TypeA, 0)
+			m.Id = uint16(i)
+			if err := c.WriteMsg(m); err != nil {
+				failed <- err
+				return
+			}
+		}
+		failed <- nil
+	}()
+	for i := range n {
+		if m, err := c.ReadMsg(); err != nil || m.Id != uint16(i) {
+			t.Fatalf("reply %d: %v, %v", i, m, err)
+		}
+	}
+	if err := <-failed; err != nil {
+		t.Error(err)
+	}
+}
