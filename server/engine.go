@@ -318,6 +318,7 @@ func (e *engine) park(s *slab) outcome {
 	if n > int64(e.limits.Parked) {
 		e.parked.Add(-1)
 		e.count(LimitParked)
+		s.r.by = "" // not what the directive says of the name
 		s.r.Fail(errParked)
 		return e.finish(s)
 	}

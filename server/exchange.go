@@ -45,6 +45,7 @@ type Question struct {
 	RD    bool
 	DO    bool
 	CD    bool
+	AD    bool // wants to know if the data is authenticated, without DO (RFC 6840 5.7)
 }
 
 // Packed is the reply to a question of a handler's own: a whole message without OPT, and the Extended DNS Errors that came with it.
@@ -125,6 +126,9 @@ func question(b []byte, qu Question) []byte {
 	f := wire.Flags(0)
 	if qu.RD {
 		f |= wire.FlagRD
+	}
+	if qu.AD {
+		f |= wire.FlagAD
 	}
 	if qu.CD {
 		f |= wire.FlagCD
