@@ -1,0 +1,334 @@
+// Package cache keeps the replies that had to be waited for, packed as they came, and answers with them as long as they are good. It stands
+// right before forward: what other handlers have in memory is never kept a second time, so an answer about the cluster is never older
+// than the last event of its watch, whatever the cache's TTL is.
+//
+// A reply is judged once, when it is stored (RFC 2308 for denials, RFC 9520 for failures): it must answer the question, records that do not
+// belong to it are left out, and all of it expires together, with its shortest-lived record. Expired replies may be used while there is
+// nothing newer (RFC 8767).
+package cache
+
+import (
+	"bytes"
+	"context"
+	"math"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/clusterdns/clusterdns/server"
+	"github.com/clusterdns/clusterdns/server/wire"
+)
+
+// Cache is what one cache directive keeps. Its Handlers share it. A new configuration whose Options are equal goes on with the same Cache.
+type Cache struct {
+	opts    Options
+	zones   []wire.Zone // nil for every name
+	noPos   []wire.Zone
+	noNeg   []wire.Zone
+	metrics *Metrics
+	store   *store
+	base    time.Time // zero of the clock
+
+	mu      sync.Mutex
+	running context.Context // nil unless Run runs
+	uses    map[labels]bool // by its handlers
+	waiting sync.WaitGroup  // refreshes in flight
+	fetches int
+}
+
+// New makes an empty cache. It starts nothing; see Run.
+func New(o Options, m *Metrics) *Cache {
+	return &Cache{
+		opts: o, zones: parseZones(o.Zones), noPos: parseZones(o.NoSuccess), noNeg: parseZones(o.NoDenial),
+		metrics: m, store: newStore(&o), base: time.Now(), uses: map[labels]bool{},
+	}
+}
+
+// parseZones reads zones in presentation form, which Parse has checked. The root alone needs no look at names: it gives nil for "none" and
+// one zone for "all".
+func parseZones(names []string) []wire.Zone {
+	var out []wire.Zone
+	for _, n := range names {
+		if c, err := wire.ParseCanonical(n); err == nil {
+			out = append(out, wire.NewZone(c))
+		}
+	}
+	return out
+}
+
+// Options are what the cache was made with.
+func (c *Cache) Options() Options { return c.opts }
+
+// Run lets the cache refresh entries in the background until ctx ends; then it stops the refreshes in flight and waits for them. Before
+// Run, and after it, expired entries are served as the options say but not refreshed on the side.
+func (c *Cache) Run(ctx context.Context) error {
+	c.setRunning(ctx)
+	c.metrics.add(c)
+	<-ctx.Done()
+	c.setRunning(nil)
+	c.metrics.remove(c)
+	c.waiting.Wait()
+	return nil
+}
+
+func (c *Cache) setRunning(ctx context.Context) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.running = ctx
+}
+
+// begin says whether one more refresh may start, and gives the context that it ends with. end is called when it is over.
+func (c *Cache) begin() (ctx context.Context, ok bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.running == nil || c.fetches == maxFetches {
+		return nil, false
+	}
+	c.fetches++
+	c.waiting.Add(1)
+	return c.running, true
+}
+
+func (c *Cache) end() {
+	c.mu.Lock()
+	c.fetches--
+	c.mu.Unlock()
+	c.waiting.Done()
+}
+
+// Handler is the cache as one server block on one listener uses it: server and view are the labels of its metrics. Handlers of equal labels
+// count together.
+func (c *Cache) Handler(server, view string) *Handler {
+	l := labels{server: server, zones: strings.Join(c.opts.Zones, ","), view: view}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.uses[l] = true
+	return &Handler{c: c, n: c.metrics.counters(l)}
+}
+
+func (c *Cache) now(t time.Time) int64 { return int64(t.Sub(c.base)) }
+
+// bounds are those of a kind of answer.
+func (c *Cache) bounds(k kind) Bounds {
+	switch k {
+	case success:
+		return c.opts.Success
+	case denial:
+		return c.opts.Denial
+	}
+	return Bounds{TTL: c.opts.ServFail, MinTTL: c.opts.ServFail}
+}
+
+// level gives the TTL in seconds that is kept and shown, for one that a message has.
+func (b *Bounds) level(ttl uint32) uint32 {
+	return uint32(min(max(time.Duration(ttl)*time.Second, b.MinTTL), b.TTL) / time.Second)
+}
+
+// disabled says whether answers of that kind to q are not kept.
+func (c *Cache) disabled(q *server.Query, k kind) bool {
+	if k == success {
+		return inZones(c.noPos, q)
+	}
+	return inZones(c.noNeg, q)
+}
+
+func inZones(zones []wire.Zone, q *server.Query) bool {
+	for i := range zones {
+		if _, ok := q.Name.Cut(zones[i]); ok {
+			return true
+		}
+	}
+	return false
+}
+
+// Handler answers from a Cache, and stores what it could not answer.
+type Handler struct {
+	c *Cache
+	n *counters
+}
+
+// everyTTL takes a message's TTLs to 0, so that Splice's MinTTL is what they become.
+const everyTTL = math.MaxUint32
+
+// cacheable says whether questions of that kind are looked up at all. Zone transfers and the other types that only mean something to
+// one exchange (RFC 6895 3.1) are not.
+func (c *Cache) cacheable(q *server.Query) bool {
+	return (q.Type < 128 || q.Type >= wire.TypeANY || q.Type == 0) && inZones(c.zones, q)
+}
+
+// Answer serves a kept reply, or passes the query on and stores its reply at the end.
+func (h *Handler) Answer(r *server.Reply, q *server.Query) server.Verdict {
+	c := h.c
+	if !c.cacheable(q) {
+		return server.Pass
+	}
+	k := c.store.key(q)
+	now := c.now(q.Received)
+	f := c.store.find(&k, now)
+	switch {
+	case f.entry == nil:
+		return h.miss(r, q, &k)
+	case !f.stale:
+		if c.opts.Prefetch.Amount > 0 && f.kind != failure {
+			h.prefetch(q, &k, f.entry, now)
+		}
+		return h.serve(r, q, &k, f, now)
+	case c.opts.Stale.Verify && now >= f.retry.Load() && !f.denied:
+		return server.Wait
+	}
+	if now >= f.retry.Load() && !f.denied {
+		h.fetch(q, &k, f.entry)
+	}
+	return h.serve(r, q, &k, f, now)
+}
+
+// miss passes the query on, and has its reply stored.
+func (h *Handler) miss(r *server.Reply, q *server.Query, k *key) server.Verdict {
+	h.n.cell(q.Shard).misses.Add(1)
+	r.OnFinish(h, k.hash)
+	return server.Pass
+}
+
+// prefetch asks for a popular entry again when little of its TTL is left.
+func (h *Handler) prefetch(q *server.Query, k *key, e *entry, now int64) {
+	p := &h.c.opts.Prefetch
+	if !e.popular(now, p) || now < e.retry.Load() {
+		return
+	}
+	// The last second counts as little, or short TTLs would never be refreshed in time.
+	due := max(int64(e.ttl)*int64(time.Second)*int64(p.Percent)/100, int64(time.Second))
+	if e.expires()-now <= due && h.fetch(q, k, e) != nil {
+		h.n.prefetches.Add(1)
+	}
+}
+
+// serve makes the entry the reply. The caller has no other answer, so one that cannot be spliced in is a miss.
+func (h *Handler) serve(r *server.Reply, q *server.Query, k *key, f found, now int64) server.Verdict {
+	ttl := f.left(now)
+	switch {
+	case f.stale:
+		ttl = uint32(h.c.opts.Stale.TTL / time.Second)
+	case h.c.opts.KeepTTL:
+		ttl = f.ttl
+	}
+	if err := r.Splice(f.msg, server.Splice{Age: everyTTL, MinTTL: ttl, Flags: wire.FlagRA | wire.FlagAD}); err != nil {
+		return h.miss(r, q, k)
+	}
+	h.n.hit(q.Shard, &f)
+	if f.kind != failure {
+		// Some clients take no notice of replies without AA, so hits have it, as they have from CoreDNS.
+		r.SetAA()
+	}
+	if q.Followed() {
+		r.LevelTTL(0, everyTTL)
+	}
+	h.explain(r, &f)
+	return server.Done
+}
+
+// explain adds what is to be said about the reply by Extended DNS Errors (RFC 8914).
+func (h *Handler) explain(r *server.Reply, f *found) {
+	if !r.WantsEDE() {
+		return
+	}
+	switch {
+	case f.stale && wire.Flags(uint16(f.msg[2])<<8|uint16(f.msg[3])).RCode() == wire.RCodeNXDomain:
+		r.AddEDE(server.EDEStaleNXDomain, "")
+	case f.stale:
+		r.AddEDE(server.EDEStaleAnswer, "")
+	case f.kind == failure:
+		r.AddEDE(server.EDECachedError, "")
+	}
+	if f.ede != nil {
+		for i := range *f.ede {
+			r.AddEDE((*f.ede)[i].Code, (*f.ede)[i].Text)
+		}
+	}
+}
+
+// Finish stores the reply to a query that had been a miss.
+func (h *Handler) Finish(r *server.Reply, q *server.Query, state uint64) {
+	c := h.c
+	k := c.store.key(q)
+	if r.Dropped() || k.hash != state {
+		return // another name by now: what the reply says is not about the one that was looked up
+	}
+	msg := r.Spliced()
+	if msg == nil {
+		// A failure of the server itself, such as too many queries waiting, says nothing about the name.
+		if r.RCode() == wire.RCodeServFail && r.By() != "" {
+			h.keepFailure(q, &k, wire.FlagQR|wire.FlagRD|wire.Flags(wire.RCodeServFail), r.EDE())
+		}
+		return
+	}
+	if j := h.keep(q, &k, msg, r.EDE(), nil); j.answers {
+		r.LevelTTL(j.minTTL, j.ttl)
+	}
+}
+
+// judged is what keep made of a reply.
+type judged struct {
+	kind kind
+	// answers: it answers the question, with data or a denial, whether it may be kept or not.
+	answers bool
+	// ttl is what such a reply shows to clients, and minTTL what it would show at least.
+	ttl, minTTL uint32
+}
+
+// keep judges a reply and stores it if it may. before is the entry that it refreshes, nil for none.
+func (h *Handler) keep(q *server.Query, k *key, msg []byte, ede []server.ExtendedError, before *entry) judged {
+	c := h.c
+	m, v := inspect(msg, k)
+	if v.alien {
+		h.n.drops.Add(1)
+	}
+	if m == nil {
+		return judged{}
+	}
+	if len(m.ede) > 0 {
+		ede = m.ede
+	}
+	if v.kind == failure {
+		if before == nil {
+			h.keepFailure(q, k, m.h.Flags, ede)
+		}
+		return judged{kind: failure}
+	}
+	b := c.bounds(v.shown)
+	j := judged{kind: v.kind, answers: true, ttl: b.level(v.ttl)}
+	j.minTTL = min(uint32(b.MinTTL/time.Second), j.ttl)
+	// A reply to a question that did not want recursion may be less than what others should get.
+	if v.kind != other && j.ttl > 0 && q.RD() && !c.disabled(q, v.kind) {
+		if packed := m.pack(); packed != nil {
+			h.insert(k, &entry{msg: packed, ttl: j.ttl, kind: v.kind}, ede, before)
+		}
+	}
+	return j
+}
+
+// keepFailure stores that nobody could answer.
+func (h *Handler) keepFailure(q *server.Query, k *key, f wire.Flags, ede []server.ExtendedError) {
+	ttl := uint32(h.c.opts.ServFail / time.Second)
+	if ttl == 0 || h.c.disabled(q, failure) {
+		return
+	}
+	h.insert(k, &entry{msg: failed(k, f), ttl: ttl, kind: failure}, ede, nil)
+}
+
+func (h *Handler) insert(k *key, e *entry, ede []server.ExtendedError, before *entry) {
+	now := h.c.now(time.Now())
+	e.stored, e.bits, e.qend = now, k.bits, uint16(wire.HeaderLen+len(k.name)+4)
+	if len(ede) > 0 {
+		own := append([]server.ExtendedError(nil), ede...)
+		e.ede = &own
+	}
+	if n := h.c.store.insert(k, e, before, now); n > 0 {
+		h.n.evictions[e.kind.label()].Add(n)
+	}
+}
+
+// clone is k with a name of its own.
+func (k key) clone() key {
+	k.name = bytes.Clone(k.name)
+	return k
+}
