@@ -1,0 +1,323 @@
+package log
+
+import (
+	"net/netip"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/clusterdns/clusterdns/server"
+	"github.com/clusterdns/clusterdns/server/wire"
+)
+
+// none stands for a value that there is not, as in other servers' logs.
+const none = "-"
+
+// entry is what a line is about.
+type entry struct {
+	r    *server.Reply
+	q    *server.Query
+	took time.Duration
+	name [wire.MaxName]byte // where names are folded
+}
+
+// op appends one piece of a line: a value of e, or text itself.
+type op struct {
+	add  func(b []byte, e *entry, text string) []byte
+	text string
+}
+
+// placeholders are those with a fixed name, without braces.
+var placeholders = map[string]func(b []byte, e *entry, _ string) []byte{
+	"type":     addType,
+	"class":    addClass,
+	"name":     addName,
+	"proto":    addProto,
+	"remote":   addRemote,
+	"port":     addPort,
+	"local":    addLocal,
+	"size":     addSize,
+	"rcode":    addRCode,
+	"rsize":    addReplySize,
+	"duration": addDuration,
+	"when":     addWhen,
+	">id":      addID,
+	">opcode":  addOpcode,
+	">do":      addDO,
+	">bufsize": addBufSize,
+	">rflags":  addFlags,
+	"plugin":   addPlugin,
+	"zone":     addZone,
+	"view":     addView,
+	"reason":   addReason,
+}
+
+// compile turns a format into what appends its lines. What is in braces and no placeholder stays as it is.
+func compile(format string) []op {
+	var ops []op
+	literal := func(s string) {
+		switch n := len(ops); {
+		case s == "":
+		case n > 0 && ops[n-1].text != "" && ops[n-1].text[0] != '/':
+			ops[n-1].text += s
+		default:
+			ops = append(ops, op{addText, s})
+		}
+	}
+	for {
+		end := strings.IndexByte(format, '}')
+		start := strings.LastIndexByte(format[:max(end, 0)], '{')
+		if end < 0 {
+			literal(format)
+			return ops
+		}
+		if start < 0 {
+			literal(format[:end+1])
+		} else {
+			word := format[start+1 : end]
+			add := placeholders[word]
+			label, isLabel := strings.CutPrefix(word, "/")
+			switch {
+			case add != nil:
+				literal(format[:start])
+				ops = append(ops, op{add, ""})
+			case isLabel && label != "":
+				literal(format[:start])
+				ops = append(ops, op{addLabel, word})
+			default:
+				literal(format[:end+1])
+			}
+		}
+		format = format[end+1:]
+	}
+}
+
+// unknown gives what looks like a placeholder in a format and is none.
+func unknown(format string) []string {
+	var out []string
+	for {
+		end := strings.IndexByte(format, '}')
+		if end < 0 {
+			return out
+		}
+		if start := strings.LastIndexByte(format[:end], '{'); start >= 0 {
+			word := format[start+1 : end]
+			if placeholders[word] == nil && (len(word) < 2 || word[0] != '/') {
+				out = append(out, "{"+word+"}")
+			}
+		}
+		format = format[end+1:]
+	}
+}
+
+func addText(b []byte, _ *entry, text string) []byte { return append(b, text...) }
+
+// addLabel appends a value of metadata; text is the label behind a slash.
+func addLabel(b []byte, e *entry, text string) []byte {
+	v := e.q.Metadata(text[1:])
+	if v == "" {
+		return append(b, none...)
+	}
+	return appendSafe(b, v)
+}
+
+func addType(b []byte, e *entry, _ string) []byte { return append(b, e.q.QuestionType().String()...) }
+
+func addClass(b []byte, e *entry, _ string) []byte {
+	return append(b, e.q.QuestionClass().String()...)
+}
+
+// addName appends the name of the question in lower case, with whatever is not plain escaped.
+func addName(b []byte, e *entry, _ string) []byte {
+	name := e.name[:copy(e.name[:], questionName(e.q))]
+	wire.Fold(name)
+	return wire.AppendPresentation(b, name)
+}
+
+// addProto appends what carried the query: CoreDNS logs all that comes over TCP, TLS and HTTPS included, as tcp.
+func addProto(b []byte, e *entry, _ string) []byte {
+	if e.q.Transport == server.UDP {
+		return append(b, "udp"...)
+	}
+	return append(b, "tcp"...)
+}
+
+func addRemote(b []byte, e *entry, _ string) []byte { return appendAddr(b, e.q.Client.Addr()) }
+func addLocal(b []byte, e *entry, _ string) []byte  { return appendAddr(b, e.q.Local.Addr()) }
+
+// appendAddr appends an address; one of IPv6 is in brackets.
+func appendAddr(b []byte, a netip.Addr) []byte {
+	switch {
+	case !a.IsValid():
+		return append(b, none...)
+	case a.Is4():
+		return a.AppendTo(b)
+	}
+	return append(a.AppendTo(append(b, '[')), ']')
+}
+
+func addPort(b []byte, e *entry, _ string) []byte {
+	return strconv.AppendUint(b, uint64(e.q.Client.Port()), 10)
+}
+
+func addSize(b []byte, e *entry, _ string) []byte {
+	return strconv.AppendInt(b, int64(e.q.Size()), 10)
+}
+
+func addRCode(b []byte, e *entry, _ string) []byte {
+	if e.r.Dropped() {
+		return append(b, none...)
+	}
+	return append(b, e.r.RCode().String()...)
+}
+
+func addReplySize(b []byte, e *entry, _ string) []byte {
+	return strconv.AppendInt(b, int64(replySize(e.r)), 10)
+}
+
+func replySize(r *server.Reply) int {
+	if r.Dropped() {
+		return 0
+	}
+	return r.Len()
+}
+
+func addDuration(b []byte, e *entry, _ string) []byte { return append(appendSeconds(b, e.took), 's') }
+
+// appendSeconds appends a duration as seconds with as many decimals as it has.
+func appendSeconds(b []byte, d time.Duration) []byte {
+	d = max(d, 0)
+	b = strconv.AppendInt(b, int64(d/time.Second), 10)
+	ns := int64(d % time.Second)
+	if ns == 0 {
+		return b
+	}
+	at := len(b)
+	b = strconv.AppendInt(b, ns+int64(time.Second), 10) // ten digits, of which the first is in place of the point
+	b[at] = '.'
+	for b[len(b)-1] == '0' {
+		b = b[:len(b)-1]
+	}
+	return b
+}
+
+func addWhen(b []byte, e *entry, _ string) []byte {
+	return e.q.Received.AppendFormat(b, time.RFC3339Nano)
+}
+
+func addID(b []byte, e *entry, _ string) []byte { return strconv.AppendUint(b, uint64(e.q.ID), 10) }
+
+func addOpcode(b []byte, e *entry, _ string) []byte {
+	return strconv.AppendUint(b, uint64(e.q.Flags.Opcode()), 10)
+}
+
+func addDO(b []byte, e *entry, _ string) []byte { return strconv.AppendBool(b, e.q.EDNS.DO) }
+
+func addBufSize(b []byte, e *entry, _ string) []byte {
+	return strconv.AppendInt(b, int64(bufSize(e.q)), 10)
+}
+
+// bufSize is the longest reply that the client takes.
+func bufSize(q *server.Query) int {
+	switch {
+	case q.Transport != server.UDP:
+		return wire.MaxMessage
+	case q.EDNS.Present:
+		return max(wire.MinUDPSize, int(q.EDNS.UDPSize))
+	}
+	return wire.MinUDPSize
+}
+
+// flagNames are the flags of the header that are shown, in order.
+var flagNames = [...]struct {
+	flag wire.Flags
+	name string
+}{
+	{wire.FlagQR, "qr,"}, {wire.FlagAA, "aa,"}, {wire.FlagTC, "tc,"}, {wire.FlagRD, "rd,"},
+	{wire.FlagRA, "ra,"}, {wire.FlagZ, "z,"}, {wire.FlagAD, "ad,"}, {wire.FlagCD, "cd,"},
+}
+
+func addFlags(b []byte, e *entry, _ string) []byte {
+	if e.r.Dropped() {
+		return append(b, none...)
+	}
+	return appendFlags(b, e.r)
+}
+
+// appendFlags appends the names of the flags that the reply has, with commas between them. A reply always has QR.
+func appendFlags(b []byte, r *server.Reply) []byte {
+	msg := r.Bytes()
+	f := wire.Flags(uint16(msg[2])<<8 | uint16(msg[3]))
+	for i := range flagNames {
+		if f&flagNames[i].flag != 0 {
+			b = append(b, flagNames[i].name...)
+		}
+	}
+	return b[:len(b)-1]
+}
+
+func addPlugin(b []byte, e *entry, _ string) []byte { return orNone(b, e.r.By()) }
+func addZone(b []byte, e *entry, _ string) []byte   { return orNone(b, e.q.Block.ZoneName) }
+func addView(b []byte, e *entry, _ string) []byte   { return orNone(b, e.q.Block.View) }
+
+func orNone(b []byte, s string) []byte {
+	if s == "" {
+		return append(b, none...)
+	}
+	return append(b, s...)
+}
+
+// addReason appends what went wrong: the faults of the reply and its Extended DNS Errors.
+func addReason(b []byte, e *entry, _ string) []byte {
+	at := len(b)
+	b = appendReason(b, e.r)
+	if len(b) == at {
+		return append(b, none...)
+	}
+	return b
+}
+
+func appendReason(b []byte, r *server.Reply) []byte {
+	at := len(b)
+	for _, err := range r.Faults() {
+		if len(b) > at {
+			b = append(b, "; "...)
+		}
+		b = appendSafe(b, err.Error())
+	}
+	for _, x := range r.EDE() {
+		if len(b) > at {
+			b = append(b, "; "...)
+		}
+		b = strconv.AppendUint(append(b, "EDE "...), uint64(x.Code), 10)
+		if x.Text != "" {
+			b = append(b, ": "...)
+			b = appendSafe(b, x.Text)
+		}
+	}
+	return b
+}
+
+const hex = "0123456789abcdef"
+
+// appendSafe appends text that others chose so that it can neither begin a line nor end a quoted field nor steer a terminal: as it
+// would stand in a JSON string, with everything beyond printable ASCII escaped that is not valid text.
+func appendSafe(b []byte, s string) []byte {
+	for _, c := range s {
+		switch {
+		case c == '"' || c == '\\':
+			b = append(b, '\\', byte(c))
+		case c == '\n':
+			b = append(b, '\\', 'n')
+		case c == '\t':
+			b = append(b, '\\', 't')
+		case c < ' ' || 0x7F <= c && c < 0xA0 || c == 0xFFFD || 0x2028 <= c && c <= 0x202E || 0x2066 <= c && c <= 0x2069:
+			// Control characters, what is not UTF-8, and characters that end lines or turn the direction of writing.
+			b = append(b, '\\', 'u', hex[c>>12&0xF], hex[c>>8&0xF], hex[c>>4&0xF], hex[c&0xF])
+		default:
+			b = utf8.AppendRune(b, c)
+		}
+	}
+	return b
+}

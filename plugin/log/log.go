@@ -1,0 +1,138 @@
+// Package log is the log directive: one line per query, as CoreDNS writes it or as JSON. It also has what the whole process logs
+// through, so that its own messages and the lines of queries share one buffered output.
+package log
+
+import (
+	"time"
+
+	"github.com/clusterdns/clusterdns/server"
+	"github.com/clusterdns/clusterdns/server/wire"
+)
+
+// Log is the directive of one server block at work: a server.Observer.
+type Log struct {
+	w     *Writer
+	rules []rule
+}
+
+// rule is one occurrence of the directive, ready for use.
+type rule struct {
+	zones   []wire.Zone
+	format  []op
+	classes Class
+	sample  uint32
+	slow    time.Duration
+	json    bool
+}
+
+// New makes the observer of a server block from all occurrences of the directive there, in their order: the first one that names a
+// zone of the query's name decides.
+func New(w *Writer, occurrences ...Options) *Log {
+	l := &Log{w: w}
+	for _, o := range occurrences {
+		r := rule{zones: o.Zones, classes: o.Classes, sample: uint32(max(o.Sample, 1)), slow: o.Slow, json: o.JSON}
+		if o.JSON {
+			r.format = compileJSON(o.Labels)
+		} else {
+			r.format = compile(o.Format)
+		}
+		l.rules = append(l.rules, r)
+	}
+	return l
+}
+
+// Observe implements server.Observer.
+func (l *Log) Observe(r *server.Reply, q *server.Query) {
+	rule := l.find(q)
+	if rule == nil {
+		return
+	}
+	class := classify(r, q)
+	took := time.Since(q.Received)
+	if rule.classes&class == 0 && (rule.slow == 0 || took < rule.slow) {
+		return
+	}
+	s := l.w.shard(q.Shard)
+	s.mu.Lock()
+	defer s.unlock()
+	if rule.sample > 1 && class != Failure {
+		if s.seen++; s.seen%rule.sample != 0 {
+			return
+		}
+	}
+	if !s.room() {
+		return
+	}
+	s.entry.r, s.entry.q, s.entry.took = r, q, took
+	b := s.buf
+	if !rule.json {
+		b = append(b, "[INFO] "...)
+	}
+	for i := range rule.format {
+		b = rule.format[i].add(b, &s.entry, rule.format[i].text)
+	}
+	s.buf = append(b, '\n')
+	s.entry.r, s.entry.q = nil, nil // both are used for another query from now on
+}
+
+// find gives the rule for a query: it goes by the name that the client asked, whatever rewriting or CNAMEs made of it.
+func (l *Log) find(q *server.Query) *rule {
+	for i := range l.rules {
+		for _, z := range l.rules[i].zones {
+			if z.Labels() == 0 || covers(z, q) {
+				return &l.rules[i]
+			}
+		}
+	}
+	return nil
+}
+
+// covers says whether the name of the question is at or below z.
+func covers(z wire.Zone, q *server.Query) bool {
+	name, apex := questionName(q), z.Name()
+	for len(name) > len(apex) {
+		name = name[1+int(name[0]):]
+	}
+	if len(name) != len(apex) {
+		return false
+	}
+	for i, c := range name { // length bytes are below 'A' and stay as they are
+		if 'A' <= c && c <= 'Z' {
+			c += 'a' - 'A'
+		}
+		if c != apex[i] {
+			return false
+		}
+	}
+	return true
+}
+
+// questionName is the name of the question as it came, in wire form.
+func questionName(q *server.Query) []byte {
+	b := q.Question()
+	return b[:max(0, len(b)-4)]
+}
+
+// classify sorts a reply into one of the classes.
+func classify(r *server.Reply, q *server.Query) Class {
+	switch {
+	case r.Dropped():
+		return Failure
+	case r.RCode() == wire.RCodeNXDomain:
+		return Denial
+	case r.RCode() != wire.RCodeNoError:
+		return Failure
+	case r.Count(server.Answer) == 0 && !r.Truncated() && !delegation(r, q):
+		return Denial
+	}
+	return Success
+}
+
+// delegation says whether a reply without answers refers to other name servers, which is no denial.
+func delegation(r *server.Reply, q *server.Query) bool {
+	if r.Count(server.Authority) == 0 {
+		return false
+	}
+	rr, err := wire.ReadRR(r.Bytes(), wire.HeaderLen+len(q.Question()))
+	return err == nil && rr.Type == wire.TypeNS
+}
