@@ -17,14 +17,22 @@ type Direct struct {
 
 // Direct gives a way to ask blocks without listening.
 func (s *Server) Direct(blocks []*Block) *Direct {
-	return &Direct{engine: s.engine, table: newTable(s.engine, &Listener{Blocks: blocks}), slab: s.engine.take(), waited: make(chan []byte, 1)}
+	return newDirect(s.engine, newTable(s.engine, &Listener{Blocks: blocks}))
+}
+
+func newDirect(e *engine, t *table) *Direct {
+	return &Direct{engine: e, table: t, slab: e.take(), waited: make(chan []byte, 1)}
 }
 
 // Answer gives the reply to one message, or ok false if there is none. The reply aliases a buffer that the next call uses again. A
 // query that has to wait makes the caller wait.
 func (d *Direct) Answer(msg []byte, client netip.AddrPort, t Transport) (reply []byte, ok bool) {
+	return d.answer(msg, client, client, t)
+}
+
+func (d *Direct) answer(msg []byte, client, local netip.AddrPort, t Transport) (reply []byte, ok bool) {
 	q := &d.slab.q
-	q.raw, q.table, q.Transport, q.Client, q.Local, q.Received = msg, d.table, t, client, client, time.Now()
+	q.raw, q.table, q.Transport, q.Client, q.Local, q.Received = msg, d.table, t, client, local, time.Now()
 	d.slab.out, d.reply = d, nil
 	out := d.engine.process(d.slab)
 	if out != parked {

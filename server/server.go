@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"net"
@@ -15,16 +16,31 @@ import (
 
 // Listener is one address to serve and what is served there.
 type Listener struct {
-	Host   string   // IP address to bind to; "" for all, IPv4 and IPv6
-	Port   string   // "0" for any free one, see Server.Addrs
-	Blocks []*Block // in the order of the Corefile
+	Transport Transport // UDP stands for DNS over both UDP and TCP; TLS (RFC 7858) and HTTPS (RFC 8484) for themselves
+	Host      string    // IP address to bind to; "" for all, IPv4 and IPv6
+	Port      string    // "0" for any free one, see Server.Addrs
+	Blocks    []*Block  // in the order of the Corefile
+	// TLS is what TLS and HTTPS listeners serve with; it is read for every connection, so Apply changes it. HTTPS without one is plain HTTP, for
+	// use behind a proxy.
+	TLS *tls.Config
 	// Unrouted see the queries that no block takes: those outside every zone (REFUSED), and malformed ones.
 	Unrouted []Observer
 	Sockets  int // UDP sockets that share the port; 0 for one per CPU that may be used (Linux; elsewhere always one)
 }
 
 // key tells listeners apart across configurations.
-func (l *Listener) key() string { return net.JoinHostPort(l.Host, l.Port) }
+func (l *Listener) key() string {
+	addr := net.JoinHostPort(l.Host, l.Port)
+	switch {
+	case l.Transport == TLS:
+		return "tls://" + addr
+	case l.Transport == HTTPS && l.TLS == nil:
+		return "http://" + addr
+	case l.Transport == HTTPS:
+		return "https://" + addr
+	}
+	return addr
+}
 
 // Server serves listeners. Its methods may be called concurrently.
 type Server struct {
@@ -37,10 +53,19 @@ type Server struct {
 // endpoint is one bound address: its sockets and the routes that they use now.
 type endpoint struct {
 	table atomic.Pointer[table]
+	tls   atomic.Pointer[tls.Config]
 	addr  netip.AddrPort
 	udp   []*udpSocket
-	tcp   *tcpSocket
-	wg    sync.WaitGroup // the goroutines that read the UDP sockets
+	tcp   stream
+	wg    sync.WaitGroup // the goroutines that read UDP sockets and accept connections
+}
+
+// stream is a listener of connections.
+type stream interface {
+	serve()    // until it is drained or closed
+	drain()    // takes no more connections, and ends those that are between queries
+	wait()     // until no connection is left
+	closeAll() // whatever they are doing
 }
 
 type udpSocket struct {
@@ -49,19 +74,6 @@ type udpSocket struct {
 	conn   *net.UDPConn
 	local  netip.AddrPort
 	shard  int
-}
-
-type tcpSocket struct {
-	*endpoint
-	engine    *engine
-	ln        net.Listener
-	transport Transport
-	shard     int
-	mu        sync.Mutex
-	conns     map[*tcpConn]struct{}
-	perClient map[netip.Addr]int
-	draining  bool
-	wg        sync.WaitGroup
 }
 
 // New makes a server that serves nothing yet.
@@ -99,7 +111,9 @@ func (s *Server) Apply(listeners []Listener) error {
 		next[l.key()] = ep
 	}
 	for i := range listeners {
-		next[listeners[i].key()].table.Store(newTable(s.engine, &listeners[i]))
+		ep := next[listeners[i].key()]
+		ep.tls.Store(listeners[i].TLS)
+		ep.table.Store(newTable(s.engine, &listeners[i]))
 	}
 	for _, ep := range fresh {
 		ep.start()
@@ -117,7 +131,8 @@ func (s *Server) Apply(listeners []Listener) error {
 	return nil
 }
 
-// Addrs are the bound addresses by what was asked for: "host:port" as in Listener to the address and port in use.
+// Addrs are the bound addresses by what was asked for: "host:port" as in Listener, with
+// "tls://" or "https://" before it for those transports, to the address and port in use.
 func (s *Server) Addrs() map[string]netip.AddrPort {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -152,7 +167,7 @@ func (s *Server) drain(ctx context.Context, eps []*endpoint) error {
 		}
 		for _, ep := range eps {
 			ep.wg.Wait()
-			ep.tcp.wg.Wait()
+			ep.tcp.wait()
 		}
 		s.engine.waiting.Wait()
 	}()
@@ -181,26 +196,22 @@ func (e *engine) bind(l *Listener) (*endpoint, error) {
 }
 
 func (e *engine) tryBind(l *Listener) (*endpoint, error) {
-	n := l.Sockets
-	if n <= 0 {
-		n = runtime.GOMAXPROCS(0)
-	}
-	if runtime.GOOS != "linux" {
-		n = 1
-	}
 	ep := &endpoint{}
-	port := l.Port
-	for i := range n {
-		conn, err := listenUDP(net.JoinHostPort(l.Host, port))
-		if err != nil {
-			ep.close()
-			return nil, fmt.Errorf("cannot listen on UDP %s: %w%s", l.key(), err, advice(err))
+	port, shard := l.Port, 0
+	if l.Transport == UDP {
+		shard = l.sockets()
+		for i := range shard {
+			conn, err := listenUDP(net.JoinHostPort(l.Host, port))
+			if err != nil {
+				ep.close()
+				return nil, fmt.Errorf("cannot listen on UDP %s: %w%s", l.key(), err, advice(err))
+			}
+			if i == 0 {
+				ep.addr = conn.LocalAddr().(*net.UDPAddr).AddrPort()
+				port = fmt.Sprint(ep.addr.Port())
+			}
+			ep.udp = append(ep.udp, &udpSocket{endpoint: ep, engine: e, conn: conn, local: ep.addr, shard: i})
 		}
-		if i == 0 {
-			ep.addr = conn.LocalAddr().(*net.UDPAddr).AddrPort()
-			port = fmt.Sprint(ep.addr.Port())
-		}
-		ep.udp = append(ep.udp, &udpSocket{endpoint: ep, engine: e, conn: conn, local: ep.addr, shard: i})
 	}
 	lc := net.ListenConfig{Control: reusePort}
 	ln, err := lc.Listen(context.Background(), "tcp", net.JoinHostPort(l.Host, port))
@@ -208,8 +219,36 @@ func (e *engine) tryBind(l *Listener) (*endpoint, error) {
 		ep.close()
 		return nil, fmt.Errorf("cannot listen on TCP %s: %w%s", l.key(), err, advice(err))
 	}
-	ep.tcp = &tcpSocket{endpoint: ep, engine: e, ln: ln, transport: TCP, shard: n, conns: map[*tcpConn]struct{}{}, perClient: map[netip.Addr]int{}}
+	ep.addr = ln.Addr().(*net.TCPAddr).AddrPort()
+	switch l.Transport {
+	case TLS:
+		ln = tls.NewListener(ln, &tls.Config{GetConfigForClient: ep.tlsConfig})
+		ep.tcp = newTCPSocket(ep, e, ln, TLS, shard)
+	case HTTPS:
+		ep.tcp = newHTTPSocket(ep, e, ln, l.TLS != nil)
+	default:
+		ep.tcp = newTCPSocket(ep, e, ln, TCP, shard)
+	}
 	return ep, nil
+}
+
+// sockets is how many UDP sockets the listener gets.
+func (l *Listener) sockets() int {
+	switch {
+	case runtime.GOOS != "linux":
+		return 1
+	case l.Sockets > 0:
+		return l.Sockets
+	}
+	return runtime.GOMAXPROCS(0)
+}
+
+// tlsConfig gives the configuration that is served now, to each new connection.
+func (ep *endpoint) tlsConfig(*tls.ClientHelloInfo) (*tls.Config, error) {
+	if c := ep.tls.Load(); c != nil {
+		return c, nil
+	}
+	return nil, errors.New("no certificate is configured for this listener")
 }
 
 // advice says what to do about the two errors that people meet when a port is bound.
@@ -228,7 +267,7 @@ func (ep *endpoint) start() {
 	for _, u := range ep.udp {
 		ep.wg.Go(u.serve)
 	}
-	ep.tcp.wg.Go(ep.tcp.serve)
+	ep.wg.Go(ep.tcp.serve)
 }
 
 // stop makes the readers end once they have answered what has arrived.
@@ -247,90 +286,6 @@ func (ep *endpoint) close() {
 	}
 	if ep.tcp != nil {
 		ep.tcp.closeAll()
-	}
-}
-
-// add counts a new connection, or says false when its client has too many or the server stops. Over the limit of all, the one that was
-// idle longest makes place.
-func (l *tcpSocket) add(c *tcpConn) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.draining || l.perClient[c.client.Addr()] >= l.engine.limits.TCPPerClient {
-		l.engine.count(LimitTCPPerClient)
-		return false
-	}
-	if len(l.conns) >= l.engine.limits.TCPConns {
-		l.engine.count(LimitTCPConns)
-		l.evict()
-	}
-	l.conns[c] = struct{}{}
-	l.perClient[c.client.Addr()]++
-	l.wg.Add(1)
-	return true
-}
-
-// evict closes the connection that was idle longest. Its goroutine sees that and removes it. It looks at all of them, which happens only
-// at the limit and costs less than the handshake of the one that comes.
-func (l *tcpSocket) evict() {
-	var oldest *tcpConn
-	for c := range l.conns {
-		if oldest == nil || c.last.Load() < oldest.last.Load() {
-			oldest = c
-		}
-	}
-	if oldest != nil {
-		oldest.conn.Close()
-		l.forget(oldest)
-	}
-}
-
-// forget takes a connection out of the counts; the lock is held.
-func (l *tcpSocket) forget(c *tcpConn) {
-	if _, ok := l.conns[c]; !ok {
-		return
-	}
-	delete(l.conns, c)
-	a := c.client.Addr()
-	if l.perClient[a]--; l.perClient[a] == 0 {
-		delete(l.perClient, a)
-	}
-}
-
-func (l *tcpSocket) remove(c *tcpConn) {
-	l.mu.Lock()
-	l.forget(c)
-	l.mu.Unlock()
-	l.wg.Done()
-}
-
-// idle begins the time that a connection may wait for its next query; false means that the server stops.
-func (l *tcpSocket) idle(c net.Conn) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.draining {
-		return false
-	}
-	return c.SetReadDeadline(time.Now().Add(l.engine.limits.TCPIdle)) == nil
-}
-
-// drain takes no more connections and ends those that wait for a query.
-func (l *tcpSocket) drain() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.draining = true
-	l.ln.Close()
-	for c := range l.conns {
-		_ = c.conn.SetReadDeadline(time.Unix(1, 0))
-	}
-}
-
-func (l *tcpSocket) closeAll() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.draining = true
-	l.ln.Close()
-	for c := range l.conns {
-		c.conn.Close()
 	}
 }
 

@@ -5,9 +5,7 @@ import (
 	"encoding/binary"
 	"io"
 	"net"
-	"net/netip"
 	"sync"
-	"sync/atomic"
 	"time"
 )
 
@@ -18,16 +16,27 @@ const tcpWrite = 5 * time.Second
 // every query of a pipeline would cost more than the query.
 const deadlineStep = time.Second
 
+// tcpSocket accepts TCP or TLS connections.
+type tcpSocket struct {
+	*endpoint
+	conns     connSet
+	ln        net.Listener
+	transport Transport
+	shard     int
+}
+
+func newTCPSocket(ep *endpoint, e *engine, ln net.Listener, t Transport, shard int) *tcpSocket {
+	return &tcpSocket{endpoint: ep, conns: newConnSet(e), ln: ln, transport: t, shard: shard}
+}
+
 // tcpConn is one TCP or TLS connection. Queries are read and answered in order, but one that has to wait does not hold up those behind it:
 // its reply is sent when it is there (RFC 7766 6.2.1.1).
 type tcpConn struct {
-	l      *tcpSocket
-	conn   net.Conn
-	client netip.AddrPort
-	last   atomic.Int64 // when it was made or last answered, in nanoseconds of the Unix epoch
-	mu     sync.Mutex   // guards w
-	w      *bufio.Writer
-	wg     sync.WaitGroup // queries of this connection that are parked
+	tracked
+	l  *tcpSocket
+	mu sync.Mutex // guards w
+	w  *bufio.Writer
+	wg sync.WaitGroup // queries of this connection that are parked
 }
 
 func (l *tcpSocket) serve() {
@@ -40,17 +49,28 @@ func (l *tcpSocket) serve() {
 			}
 			return
 		}
-		c := &tcpConn{l: l, conn: conn, client: addrPort(conn.RemoteAddr()), w: bufio.NewWriterSize(conn, 4096)}
-		c.last.Store(time.Now().UnixNano())
-		if !l.add(c) {
-			conn.Close()
+		c := &tcpConn{tracked: tracked{conn: conn}, l: l, w: bufio.NewWriterSize(conn, 4096)}
+		if !l.conns.add(&c.tracked) {
 			continue
 		}
 		go func() {
-			defer l.remove(c)
+			defer l.conns.remove(&c.tracked)
 			c.serve()
 		}()
 	}
+}
+
+// drain takes no more connections and ends those that wait for a query.
+func (l *tcpSocket) drain() {
+	l.ln.Close()
+	l.conns.stop(func(c net.Conn) { _ = c.SetReadDeadline(time.Unix(1, 0)) })
+}
+
+func (l *tcpSocket) wait() { l.conns.wg.Wait() }
+
+func (l *tcpSocket) closeAll() {
+	l.ln.Close()
+	l.conns.stop(func(c net.Conn) { c.Close() })
 }
 
 // serve reads queries until the client closes, is idle for too long, or the server drains. The deadline covers a whole query, so
@@ -66,15 +86,15 @@ func (c *tcpConn) serve() {
 			break
 		}
 		if now.Sub(moved) > deadlineStep {
-			if !c.l.idle(c.conn) {
+			if !c.l.conns.idle(&c.tracked) {
 				break
 			}
 			moved = now
 		}
-		s := c.l.engine.take()
+		s := c.l.conns.engine.take()
 		n, err := readFrame(r, &s.in)
 		if err != nil {
-			c.l.engine.release(s)
+			c.l.conns.engine.release(s)
 			break
 		}
 		q := &s.q
@@ -82,14 +102,14 @@ func (c *tcpConn) serve() {
 		q.Client, q.Local = c.client, local
 		s.out = c
 		c.wg.Add(1)
-		switch c.l.engine.process(s) {
+		switch c.l.conns.engine.process(s) {
 		case parked:
 			continue // respond says Done, and the slab is not ours any more
 		case replied:
 			c.write(s)
 		}
 		c.wg.Done()
-		c.l.engine.release(s)
+		c.l.conns.engine.release(s)
 	}
 	c.wg.Wait()
 	_ = c.flush()
@@ -143,11 +163,3 @@ func (c *tcpConn) respond(s *slab) {
 
 // settled is told when a parked query needs the connection no more, whether it was answered or dropped.
 func (c *tcpConn) settled() { c.wg.Done() }
-
-func addrPort(a net.Addr) netip.AddrPort {
-	if t, ok := a.(*net.TCPAddr); ok {
-		ap := t.AddrPort()
-		return netip.AddrPortFrom(ap.Addr().Unmap().WithZone(""), ap.Port())
-	}
-	return netip.AddrPort{}
-}

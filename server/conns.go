@@ -1,0 +1,117 @@
+package server
+
+import (
+	"net"
+	"net/netip"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// tracked is a connection with what decides who goes first when there are too many.
+type tracked struct {
+	conn   net.Conn
+	client netip.AddrPort
+	last   atomic.Int64 // when it was made or last used, in nanoseconds of the Unix epoch
+}
+
+// connSet holds the connections of one listener within the limits.
+type connSet struct {
+	engine    *engine
+	mu        sync.Mutex
+	all       map[*tracked]struct{}
+	perClient map[netip.Addr]int
+	draining  bool
+	wg        sync.WaitGroup
+}
+
+func newConnSet(e *engine) connSet {
+	return connSet{engine: e, all: map[*tracked]struct{}{}, perClient: map[netip.Addr]int{}}
+}
+
+// add counts a new connection, or closes it and says false when its client has too many or the server stops. Over the limit of all, the
+// one that was idle longest makes place.
+func (s *connSet) add(c *tracked) bool {
+	c.client = addrPort(c.conn.RemoteAddr())
+	c.last.Store(time.Now().UnixNano())
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.draining || s.perClient[c.client.Addr()] >= s.engine.limits.TCPPerClient {
+		if !s.draining {
+			s.engine.count(LimitTCPPerClient)
+		}
+		c.conn.Close()
+		return false
+	}
+	if len(s.all) >= s.engine.limits.TCPConns {
+		s.engine.count(LimitTCPConns)
+		s.evict()
+	}
+	s.all[c] = struct{}{}
+	s.perClient[c.client.Addr()]++
+	s.wg.Add(1)
+	return true
+}
+
+// evict closes the connection that was idle longest. Whoever serves it sees that and removes it. It looks at all of them, which
+// happens only at the limit and costs less than the handshake of the one that comes.
+func (s *connSet) evict() {
+	var oldest *tracked
+	for c := range s.all {
+		if oldest == nil || c.last.Load() < oldest.last.Load() {
+			oldest = c
+		}
+	}
+	if oldest != nil {
+		oldest.conn.Close()
+		s.forget(oldest)
+	}
+}
+
+// forget takes a connection out of the counts; the lock is held.
+func (s *connSet) forget(c *tracked) {
+	if _, ok := s.all[c]; !ok {
+		return
+	}
+	delete(s.all, c)
+	a := c.client.Addr()
+	if s.perClient[a]--; s.perClient[a] == 0 {
+		delete(s.perClient, a)
+	}
+}
+
+// remove is called once for each connection that was added, when nobody serves it any more.
+func (s *connSet) remove(c *tracked) {
+	s.mu.Lock()
+	s.forget(c)
+	s.mu.Unlock()
+	s.wg.Done()
+}
+
+// idle begins the time that a connection may take for its next query; false means that the server stops.
+func (s *connSet) idle(c *tracked) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.draining {
+		return false
+	}
+	return c.conn.SetReadDeadline(time.Now().Add(s.engine.limits.TCPIdle)) == nil
+}
+
+// stop takes no more connections; each is called for those that are there.
+func (s *connSet) stop(each func(net.Conn)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.draining = true
+	for c := range s.all {
+		each(c.conn)
+	}
+}
+
+func addrPort(a net.Addr) netip.AddrPort {
+	if t, ok := a.(*net.TCPAddr); ok {
+		ap := t.AddrPort()
+		return netip.AddrPortFrom(ap.Addr().Unmap().WithZone(""), ap.Port())
+	}
+	return netip.AddrPort{}
+}

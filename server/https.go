@@ -1,0 +1,216 @@
+package server
+
+import (
+	"context"
+	"crypto/tls"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"io"
+	"log"
+	"net"
+	"net/http"
+	"net/netip"
+	"sync"
+	"time"
+
+	"github.com/clusterdns/clusterdns/server/wire"
+)
+
+const (
+	// dohPath is where queries are asked: every client's default (RFC 8484 4.1), and CoreDNS's.
+	dohPath = "/dns-query"
+	// dohType is the media type of a message (RFC 8484 6).
+	dohType = "application/dns-message"
+	// dohHeader bounds a request's header. A GET carries its query there: 512 bytes are 683 in base64, and few clients send 1 KiB of their own.
+	dohHeader = 8 << 10
+	// dohStreams bounds the requests that one HTTP/2 connection has in flight (RFC 9113 5.1.2 asks for at least 100).
+	dohStreams = 100
+)
+
+// httpSocket serves DNS over HTTPS (RFC 8484), or over plain HTTP for a proxy in front.
+type httpSocket struct {
+	*endpoint
+	conns  connSet
+	ln     net.Listener
+	server *http.Server
+	pool   sync.Pool // of *Direct
+}
+
+func newHTTPSocket(ep *endpoint, e *engine, ln net.Listener, secure bool) *httpSocket {
+	h := &httpSocket{endpoint: ep, conns: newConnSet(e), ln: ln}
+	h.pool.New = func() any { return newDirect(e, nil) }
+	h.server = &http.Server{
+		Handler:           h,
+		ReadHeaderTimeout: e.limits.TCPIdle,
+		ReadTimeout:       e.limits.TCPIdle,
+		WriteTimeout:      patience + tcpWrite,
+		IdleTimeout:       e.limits.TCPIdle,
+		MaxHeaderBytes:    dohHeader,
+		HTTP2:             &http.HTTP2Config{MaxConcurrentStreams: dohStreams},
+		ErrorLog:          log.New(io.Discard, "", 0), // handshakes that fail are the clients' affair
+	}
+	h.server.Protocols = new(http.Protocols)
+	h.server.Protocols.SetHTTP1(true)
+	if secure {
+		h.server.Protocols.SetHTTP2(true)
+		h.server.TLSConfig = &tls.Config{NextProtos: []string{"h2", "http/1.1"}, GetConfigForClient: ep.httpsConfig}
+	} else {
+		h.server.Protocols.SetUnencryptedHTTP2(true)
+	}
+	return h
+}
+
+// httpsConfig is tlsConfig with the protocols that HTTP needs negotiated.
+func (ep *endpoint) httpsConfig(hello *tls.ClientHelloInfo) (*tls.Config, error) {
+	c, err := ep.tlsConfig(hello)
+	if err != nil {
+		return nil, err
+	}
+	c = c.Clone()
+	c.NextProtos = []string{"h2", "http/1.1"}
+	return c, nil
+}
+
+// limited is a listener whose connections are counted.
+type limited struct {
+	net.Listener
+	conns *connSet
+}
+
+// counted is a connection that leaves the count when it is closed, and is in use when it is read.
+type counted struct {
+	net.Conn
+	t    *tracked
+	set  *connSet
+	once sync.Once
+}
+
+func (l limited) Accept() (net.Conn, error) {
+	for {
+		conn, err := l.Listener.Accept()
+		if err != nil {
+			return nil, err
+		}
+		if t := (&tracked{conn: conn}); l.conns.add(t) {
+			return &counted{Conn: conn, t: t, set: l.conns}, nil
+		}
+	}
+}
+
+func (c *counted) Read(b []byte) (int, error) {
+	n, err := c.Conn.Read(b)
+	c.t.last.Store(time.Now().UnixNano())
+	return n, err
+}
+
+func (c *counted) Close() error {
+	c.once.Do(func() { c.set.remove(c.t) })
+	return c.Conn.Close()
+}
+
+// serve returns when the socket is drained or closed; http.Server takes care of temporary errors itself.
+func (h *httpSocket) serve() {
+	ln := net.Listener(limited{h.ln, &h.conns})
+	if h.server.TLSConfig != nil {
+		_ = h.server.ServeTLS(ln, "", "")
+		return
+	}
+	_ = h.server.Serve(ln)
+}
+
+// drain closes idle connections and those in use once they are answered.
+func (h *httpSocket) drain() {
+	go func() {
+		ctx, cancel := context.WithTimeout(context.Background(), patience+tcpWrite)
+		defer cancel()
+		_ = h.server.Shutdown(ctx)
+	}()
+}
+
+func (h *httpSocket) wait() { h.conns.wg.Wait() }
+
+func (h *httpSocket) closeAll() {
+	h.ln.Close()
+	_ = h.server.Close()
+}
+
+// ServeHTTP answers one query.
+func (h *httpSocket) ServeHTTP(w http.ResponseWriter, req *http.Request) {
+	msg, status, err := dohQuery(w, req)
+	if err != nil {
+		http.Error(w, err.Error(), status)
+		return
+	}
+	client, _ := netip.ParseAddrPort(req.RemoteAddr)
+	d := h.pool.Get().(*Direct)
+	defer h.pool.Put(d)
+	d.table = h.table.Load()
+	reply, ok := d.answer(msg, netip.AddrPortFrom(client.Addr().Unmap().WithZone(""), client.Port()), h.addr, HTTPS)
+	if !ok {
+		http.Error(w, "this message gets no reply", http.StatusBadRequest)
+		return
+	}
+	w.Header().Set("Content-Type", dohType)
+	w.Header().Set("Cache-Control", fmt.Sprintf("max-age=%d", maxAge(reply)))
+	_, _ = w.Write(reply) // a client that has gone needs no answer
+}
+
+// dohQuery takes the message out of a request (RFC 8484 4.1).
+func dohQuery(w http.ResponseWriter, req *http.Request) (msg []byte, status int, err error) {
+	if req.URL.Path != dohPath {
+		return nil, http.StatusNotFound, errors.New("queries are answered at " + dohPath)
+	}
+	switch req.Method {
+	case http.MethodGet:
+		text := req.URL.Query().Get("dns")
+		msg, err = base64.RawURLEncoding.DecodeString(text)
+		if text == "" || err != nil {
+			return nil, http.StatusBadRequest, errors.New("the parameter dns must hold a message in base64url without padding (RFC 8484 4.1)")
+		}
+		return msg, 0, nil
+	case http.MethodPost:
+		if req.Header.Get("Content-Type") != dohType {
+			return nil, http.StatusUnsupportedMediaType, errors.New("the content type must be " + dohType)
+		}
+		msg, err = io.ReadAll(http.MaxBytesReader(w, req.Body, wire.MaxMessage))
+		if err != nil {
+			return nil, http.StatusRequestEntityTooLarge, errors.New("the message cannot be read or is longer than 65535 bytes")
+		}
+		return msg, 0, nil
+	}
+	w.Header().Set("Allow", "GET, POST")
+	return nil, http.StatusMethodNotAllowed, errors.New("only GET and POST are answered")
+}
+
+// maxAge is how long a reply may be kept: the smallest TTL of its records, and for a negative one not longer than its SOA says (RFC 8484 5.1).
+func maxAge(reply []byte) uint32 {
+	h, err := wire.ParseHeader(reply)
+	if err != nil || h.Flags.RCode() != wire.RCodeNoError && h.Flags.RCode() != wire.RCodeNXDomain {
+		return 0
+	}
+	off, err := wire.SkipQuestion(reply, int(h.QDCount))
+	if err != nil {
+		return 0
+	}
+	age, any := uint32(0), false
+	for range int(h.ANCount) + int(h.NSCount) + int(h.ARCount) {
+		rr, err := wire.ReadRR(reply, off)
+		if err != nil {
+			return 0
+		}
+		off = rr.End
+		if rr.Type == wire.TypeOPT {
+			continue
+		}
+		ttl := rr.TTL
+		if rr.Type == wire.TypeSOA && rr.End-rr.Data >= 4 {
+			m := reply[rr.End-4 : rr.End]
+			ttl = min(ttl, uint32(m[0])<<24|uint32(m[1])<<16|uint32(m[2])<<8|uint32(m[3]))
+		}
+		if !any || ttl < age {
+			age, any = ttl, true
+		}
+	}
+	return age
+}
