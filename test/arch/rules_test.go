@@ -75,7 +75,7 @@ var layers = []layer{
 	{"forward", handlers, "a middle room"},
 	{"kubernetes", handlers, "a middle room"},
 	{"plugin/admin", []string{"config/directive"}, "the HTTP end points that several directives share"},
-	{"plugin", append([]string{"plugin/admin"}, handlers...), "a middle room"},
+	{"plugin", append([]string{"plugin/admin", "plugin/internal"}, handlers...), "a middle room"},
 	{"config", append([]string{"cache", "forward", "kubernetes", "plugin"}, handlers...), "joins the rooms"},
 }
 
@@ -90,7 +90,7 @@ var doors = []struct {
 	{"k8s.io/client-go", []string{"kubernetes", "cmd"}, "only kubernetes speaks with an API server"},
 	{"github.com/hashicorp/golang-lru", []string{"cache"}, "only cache evicts"},
 	{"github.com/coredns/caddy", []string{"config"}, "only config reads the Corefile's grammar"},
-	{module + "/server/servertest", nil, "only tests script servers"},
+	{module + "/server/servertest", []string{"plugin/internal/plugintest"}, "only tests script servers"},
 }
 
 func within(dir, folder string) bool { return dir == folder || strings.HasPrefix(dir, folder+"/") }

@@ -1,0 +1,180 @@
+package rewrite
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"regexp"
+	"strconv"
+	"strings"
+	"sync"
+
+	"github.com/clusterdns/clusterdns/server"
+	"github.com/clusterdns/clusterdns/server/wire"
+)
+
+// Rewrite applies the rules of a server block in their order.
+type Rewrite struct {
+	rules []rule
+	waits bool // a cname rule must see the reply before the client does
+	texts sync.Pool
+}
+
+// rule is a compiled Options.
+type rule struct {
+	Options
+	from, to []byte
+	re       *regexp.Regexp
+	steps    []step // what the reply's names go through, but for an auto rule that depends on the query
+}
+
+// New makes the handler of all rewrite lines of a server block. They must have come from Parse.
+func New(rules []Options) *Rewrite {
+	h := &Rewrite{rules: make([]rule, len(rules))}
+	h.texts.New = func() any { b := make([]byte, 0, 4*wire.MaxName); return &b }
+	for i, o := range rules {
+		ru := rule{Options: o, from: []byte(o.From), to: []byte(o.To)}
+		if o.Match == Regex {
+			ru.re = regexp.MustCompile(o.From)
+		}
+		if o.Auto && o.Match == Suffix {
+			ru.steps = append(ru.steps, step{kind: both, name: suffixes(o.To, o.From)})
+		}
+		for _, a := range o.Answers {
+			s := step{kind: owners, name: groups(regexp.MustCompile(a.From), a.To)}
+			if a.Value {
+				s.kind = values
+			}
+			ru.steps = append(ru.steps, s)
+		}
+		h.rules[i] = ru
+		h.waits = h.waits || o.Field == CNAME
+	}
+	return h
+}
+
+// Answer rewrites the query. With cname rules it says Wait at once: they have to ask again when they saw the reply.
+func (h *Rewrite) Answer(r *server.Reply, q *server.Query) server.Verdict {
+	if h.waits {
+		return server.Wait
+	}
+	v, _ := h.apply(r, q)
+	return v
+}
+
+// AwaitAnswer is Answer for blocks with cname rules.
+func (h *Rewrite) AwaitAnswer(ctx context.Context, r *server.Reply, q *server.Query) server.Verdict {
+	v, targets := h.apply(r, q)
+	if v != server.Pass || len(targets) == 0 {
+		return v
+	}
+	return retarget(ctx, r, q, targets)
+}
+
+// apply goes through the rules and gives the cname rules among those that count.
+func (h *Rewrite) apply(r *server.Reply, q *server.Query) (server.Verdict, []*rule) {
+	buf := h.texts.Get().(*[]byte)
+	defer h.texts.Put(buf)
+	text := wire.AppendPresentation((*buf)[:0], q.Name.Folded())
+	var back *undo
+	var targets []*rule
+	for i := range h.rules {
+		ru := &h.rules[i]
+		if !ru.applies(q, text) {
+			continue
+		}
+		switch ru.Field {
+		case CNAME:
+			targets = append(targets, ru)
+		case Name, TTL, RCode:
+			if back == nil {
+				back = newUndo(r, q)
+			}
+			if err := back.add(q, ru, string(text)); err != nil {
+				return r.Fail(err), nil
+			}
+			text = wire.AppendPresentation(text[:0], q.Name.Folded())
+		}
+		if !ru.Continue {
+			break
+		}
+	}
+	if back != nil && len(back.steps) > 0 {
+		r.OnFinish(back, 0)
+	}
+	return server.Pass, targets
+}
+
+// applies says whether a rule is for the query. Rules of type, class and edns0 are carried out at once.
+func (ru *rule) applies(q *server.Query, text []byte) bool {
+	switch ru.Field {
+	case Type:
+		if uint16(q.Type) != ru.Old {
+			return false
+		}
+		q.Type = wire.Type(ru.New)
+		return true
+	case Class:
+		if uint16(q.Class) != ru.Old {
+			return false
+		}
+		q.Class = wire.Class(ru.New)
+		return true
+	case EDNS:
+		return ru.Option.apply(q)
+	case CNAME:
+		return true
+	}
+	return ru.matches(text)
+}
+
+// matches compares a name in presentation form and lower case.
+func (ru *rule) matches(text []byte) bool {
+	switch ru.Match {
+	case Prefix:
+		return bytes.HasPrefix(text, ru.from)
+	case Suffix:
+		return bytes.HasSuffix(text, ru.from)
+	case Substring:
+		return bytes.Contains(text, ru.from)
+	case Regex:
+		return ru.re.Match(text)
+	}
+	return bytes.Equal(text, ru.from)
+}
+
+// replace makes the new name of one that matches.
+func (ru *rule) replace(text string) string {
+	switch ru.Match {
+	case Prefix:
+		return ru.To + strings.TrimPrefix(text, ru.From)
+	case Suffix:
+		return strings.TrimSuffix(text, ru.From) + ru.To
+	case Substring:
+		return strings.ReplaceAll(text, ru.From, ru.To)
+	case Regex:
+		return expand(ru.re.FindStringSubmatch(text), ru.To)
+	}
+	return ru.To
+}
+
+// expand puts the groups of a match into the places {0}, {1}, … of a name.
+func expand(match []string, to string) string {
+	for i, m := range match {
+		to = strings.ReplaceAll(to, "{"+strconv.Itoa(i)+"}", m)
+	}
+	return to
+}
+
+// rename makes the query look for the name that a name rule gives.
+func (ru *rule) rename(q *server.Query, text string) error {
+	to := ru.replace(text)
+	name, err := wire.ParseName(to)
+	if err == nil {
+		err = q.SetName(name)
+	}
+	if err != nil {
+		return fmt.Errorf("rewrite: %s became %s, which is not a domain name: %w", text, to, err)
+	}
+	return nil
+}
