@@ -119,7 +119,8 @@ func (p *parser) rule() (o Options, err error) {
 	if err != nil {
 		return o, err
 	}
-	return o, p.field(&o, Field(strings.ToLower(word)))
+	err = p.field(&o, Field(strings.ToLower(word)))
+	return o, err
 }
 
 // field reads what stands behind the field.

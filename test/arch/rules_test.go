@@ -75,6 +75,7 @@ var layers = []layer{
 	{"forward", handlers, "a middle room"},
 	{"kubernetes", handlers, "a middle room"},
 	{"plugin/admin", []string{"config/directive"}, "the HTTP end points that several directives share"},
+	{"plugin/internal/plugintest", append([]string{"server/servertest", "plugin/internal"}, handlers...), "what tests of directives share"},
 	{"plugin", append([]string{"plugin/admin", "plugin/internal"}, handlers...), "a middle room"},
 	{"config", append([]string{"cache", "forward", "kubernetes", "plugin"}, handlers...), "joins the rooms"},
 }
