@@ -185,3 +185,44 @@ func TestQuestionsOfOurOwnEnd(t *testing.T) {
 		t.Errorf("rcode %d, want SERVFAIL", rc)
 	}
 }
+
+// alias answers with a CNAME to a fixed target.
+type alias struct {
+	target  []byte
+	mayEnd  bool
+	passing bool // passes every other name
+}
+
+func (a alias) Answer(r *server.Reply, q *server.Query) server.Verdict {
+	if a.passing && q.Followed() {
+		return server.Pass
+	}
+	ref, _ := r.CNAME(server.Owner, 5, a.target)
+	if err := q.SetTarget(a.target, ref); err != nil {
+		return r.Fail(err)
+	}
+	if a.mayEnd {
+		q.MayEnd()
+	}
+	return server.Follow
+}
+
+func TestTargetsThatNobodyServes(t *testing.T) {
+	t.Parallel()
+	target, _ := wire.ParseName("elsewhere.example.")
+	for _, c := range []struct {
+		zone  string
+		alias alias
+		want  int
+	}{
+		{"example.org.", alias{target, true, false}, dns.RcodeSuccess},
+		{"example.org.", alias{target, false, false}, dns.RcodeServerFailure},
+		{".", alias{target, true, true}, dns.RcodeSuccess},
+		{".", alias{target, false, true}, dns.RcodeServerFailure},
+	} {
+		s := servertest.Start(t, servertest.Block(c.zone, server.Stage{Name: "alias", Handler: c.alias}))
+		if r := s.Ask(t, "a.example.org.", dns.TypeA); r.Rcode != c.want || len(r.Answer) != 1 {
+			t.Errorf("%+v: got %v", c, r)
+		}
+	}
+}

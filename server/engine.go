@@ -252,9 +252,17 @@ func (e *engine) walk(s *slab, ctx context.Context) outcome {
 	case Drop:
 		s.r.dropped = true
 	case Pass:
-		s.r.Fail(errNoHandler)
+		unserved(&s.q, &s.r)
 	}
 	return e.finish(s)
+}
+
+// unserved ends a query that nobody here answers.
+func unserved(q *Query, r *Reply) Verdict {
+	if q.follows > 0 && q.partial {
+		return Done
+	}
+	return r.Fail(errNoHandler)
 }
 
 // ask walks the chain until a verdict other than Pass, or Pass at its end. A panic is SERVFAIL.
@@ -298,7 +306,7 @@ func (e *engine) follow(q *Query, r *Reply) Verdict {
 	}
 	b := q.table.find(q)
 	if b == nil || len(b.Chain) == 0 {
-		return r.Fail(errNoHandler)
+		return unserved(q, r)
 	}
 	q.chain, q.cursor, q.shuffle = b.Chain, 0, b.Options.Shuffle
 	return Pass

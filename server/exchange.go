@@ -110,7 +110,7 @@ func (e *engine) exchange(ctx context.Context, s *slab) {
 	if s.q.Block != nil {
 		switch e.ask(s, ctx) {
 		case Pass:
-			s.r.Fail(errNoHandler)
+			unserved(&s.q, &s.r)
 		case Drop:
 			s.r.rcode = wire.RCodeServFail
 		}

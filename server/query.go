@@ -59,6 +59,7 @@ type Query struct {
 	cursor  int   // index in chain of the handler that is being asked
 	ref     Ref   // where Name stands in the reply, or NoRef
 	follows uint8 // CNAMEs followed so far
+	partial bool  // the reply may end with the CNAME that led to Name
 	depth   uint8 // how many questions of our own led to this one
 	shuffle bool
 }
@@ -113,6 +114,11 @@ func (q *Query) SetName(name []byte) error {
 // SetTarget is called before saying Follow: target, in uncompressed wire form, is what the CNAME just appended leads to,
 // and ref is where it stands in the reply (what PutName gave).
 func (q *Query) SetTarget(target []byte, ref Ref) error {
-	q.ref = ref
+	q.ref, q.partial = ref, false
 	return q.Name.Set(target)
 }
+
+// MayEnd is called after SetTarget by a handler that answers for the owner of the CNAME and not for all the world: where nobody here
+// serves the target, the reply ends with the CNAME and NOERROR, and the client looks elsewhere (RFC 1034 4.3.2, 3a).
+// Without it that is SERVFAIL.
+func (q *Query) MayEnd() { q.partial = true }
