@@ -1,0 +1,240 @@
+package config
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"reflect"
+	"strings"
+
+	"github.com/clusterdns/clusterdns/config/directive"
+	"github.com/clusterdns/clusterdns/plugin/admin"
+	"github.com/clusterdns/clusterdns/plugin/health"
+	"github.com/clusterdns/clusterdns/plugin/pprof"
+	"github.com/clusterdns/clusterdns/plugin/ready"
+	"github.com/clusterdns/clusterdns/server"
+	"github.com/clusterdns/clusterdns/server/wire"
+)
+
+// generation is one configuration, built: all that changes when another is taken into use.
+type generation struct {
+	shared  *Shared
+	config  *Config
+	prev    *generation // only while building
+	sites   []*site
+	kept    map[partKey]*part
+	routes  []admin.Route
+	ready   []ready.Part
+	waits   []starter
+	health  []health.Options
+	pprof   []pprof.Options
+	reload  *reloadOptions
+	debug   bool
+	applied []func() // called when the configuration has been taken into use
+}
+
+// starter is a part that serving waits for when it is new: it blocks until it can answer, until it has waited as long as its
+// options say, or until ctx ends.
+type starter interface{ AwaitStart(ctx context.Context) }
+
+// partKey finds the part that a directive had in the configuration before.
+type partKey struct {
+	block string
+	name  string
+	index int
+}
+
+// part is something that a directive made and that a later configuration may go on with.
+type part struct {
+	options any
+	value   any
+	cancel  context.CancelFunc // ends its Run; nil while it does not run
+	done    chan struct{}
+}
+
+// site is a server block being built.
+type site struct {
+	*generation
+	block     *Block
+	key       string
+	use       *Use // the occurrence being built
+	made      int  // how many parts it has made
+	hosts     []string
+	chain     []server.Stage
+	observers []server.Observer
+	unrouted  []server.Observer // of queries on the block's addresses that no block takes
+	providers []server.MetadataProvider
+	options   server.Options
+	view      string
+	match     func(*server.Query) bool
+	sockets   int
+}
+
+// handle puts a handler at the end of the chain.
+func (s *site) handle(h server.Handler) {
+	s.chain = append(s.chain, server.Stage{Name: s.use.Directive.Name, Handler: h})
+}
+
+// observe adds an observer.
+func (s *site) observe(o server.Observer) { s.observers = append(s.observers, o) }
+
+// provide adds a provider of metadata.
+func (s *site) provide(p server.MetadataProvider) { s.providers = append(s.providers, p) }
+
+// route serves something over HTTP.
+func (s *site) route(r ...admin.Route) { s.routes = append(s.routes, r...) }
+
+// logger is the one of the directive being built.
+func (s *site) logger() *slog.Logger { return s.shared.logger(s.use.Directive.Name) }
+
+// at puts the place of the directive being built before an error.
+func (s *site) at(err error) error {
+	var placed *directive.Error
+	if err == nil || errors.As(err, &placed) {
+		return err
+	}
+	return s.use.Input.Name.Errorf("%w", err)
+}
+
+// keep gives what the same directive of the same server block made of deeply equal options in the configuration that runs now, or calls
+// make. If it is a server.Runner, Run is called before it is taken into use and ends after it is no longer. Readiness and
+// AwaitStart are found by their methods too.
+func keep[T any](s *site, options any, make func() (T, error)) (T, error) {
+	k := partKey{s.key, s.use.Directive.Name, s.use.index<<8 | s.made}
+	s.made++
+	p := s.kept[k]
+	if s.prev != nil {
+		if old := s.prev.kept[k]; old != nil && reflect.DeepEqual(old.options, options) {
+			p = old
+		}
+	}
+	if p == nil {
+		v, err := make()
+		if err != nil {
+			return v, err
+		}
+		p = &part{options: options, value: v}
+		if w, ok := p.value.(starter); ok {
+			s.waits = append(s.waits, w)
+		}
+	}
+	s.kept[k] = p
+	return p.value.(T), nil
+}
+
+// build makes a generation of a configuration, beside the one that runs now, if any. It starts nothing; what it makes can be dropped.
+func build(shared *Shared, c *Config, prev *generation) (*generation, error) {
+	g := &generation{shared: shared, config: c, prev: prev, kept: map[partKey]*part{}}
+	defer func() { g.prev = nil }()
+	var errs []error
+	seen := newOverlaps()
+	for _, b := range c.Blocks {
+		s, err := g.site(b)
+		errs = appendError(errs, err)
+		if err == nil {
+			errs = append(errs, seen.add(b.Zones, s.hosts, s.match != nil)...)
+		}
+		g.sites = append(g.sites, s)
+	}
+	return g, inOrder(errs)
+}
+
+func (g *generation) site(b *Block) (*site, error) {
+	s := &site{generation: g, block: b, key: blockKey(b)}
+	var errs []error
+	for _, u := range b.Uses {
+		s.use, s.made = u, 0
+		errs = appendError(errs, s.at(u.Directive.build(s, u)))
+	}
+	if len(s.hosts) == 0 {
+		s.hosts = []string{""}
+	}
+	return s, errors.Join(errs...)
+}
+
+// blockKey is what a server block is known by across configurations.
+func blockKey(b *Block) string {
+	var k strings.Builder
+	for _, z := range b.Zones {
+		k.WriteString(z.String() + " ")
+	}
+	for _, w := range bindWords(b) {
+		k.WriteString("on " + w + " ")
+	}
+	if v := b.use("view"); v != nil {
+		k.WriteString("view " + texts(v.Input.Args))
+	}
+	return k.String()
+}
+
+// listeners are what the server is given: the blocks of each address in the order of the Corefile.
+func (g *generation) listeners() []server.Listener {
+	var out []server.Listener
+	at := map[string]int{}
+	for _, s := range g.sites {
+		for _, z := range s.block.Zones {
+			for _, h := range s.hosts {
+				key := net.JoinHostPort(h, z.Port)
+				i, found := at[key]
+				if !found {
+					i = len(out)
+					at[key] = i
+					out = append(out, server.Listener{Host: h, Port: z.Port, Sockets: s.sockets})
+				}
+				if out[i].Unrouted == nil {
+					out[i].Unrouted = s.unrouted
+				}
+				out[i].Blocks = append(out[i].Blocks, s.serverBlock(z, "dns://"+key))
+			}
+		}
+	}
+	return out
+}
+
+func (s *site) serverBlock(z Zone, listener string) *server.Block {
+	return &server.Block{
+		Zone: wire.NewZone(wire.MustCanonical(z.Name)), ZoneName: z.Name, Server: listener, View: s.view, Match: s.match,
+		Chain: s.chain, Observers: s.observers, Options: s.options, Providers: s.providers,
+	}
+}
+
+// start runs the parts that do not run yet. ctx is the process's.
+func (g *generation) start(ctx context.Context) {
+	for k, p := range g.kept {
+		r, ok := p.value.(server.Runner)
+		if !ok || p.cancel != nil {
+			continue
+		}
+		var pctx context.Context
+		pctx, p.cancel = context.WithCancel(ctx)
+		p.done = make(chan struct{})
+		go func() {
+			defer close(p.done)
+			if err := r.Run(pctx); err != nil && pctx.Err() == nil {
+				g.shared.logger(k.name).Error(fmt.Sprintf("stopped working: %v", err))
+			}
+		}()
+	}
+}
+
+// end ends the parts that next does not go on with; next is nil for all of them. It does not wait for them.
+func (g *generation) end(next *generation) (ended []*part) {
+	goesOn := map[*part]bool{}
+	if next != nil {
+		for _, p := range next.kept {
+			goesOn[p] = true
+		}
+	}
+	for _, p := range g.kept {
+		if p.cancel != nil && !goesOn[p] {
+			p.cancel()
+			ended = append(ended, p)
+		}
+	}
+	return ended
+}
+
+// keyOf is what server.Server.Addrs knows a listener by.
+func keyOf(l server.Listener) string { return net.JoinHostPort(l.Host, l.Port) }

@@ -1,0 +1,138 @@
+package config
+
+import (
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+	"unicode"
+)
+
+// Setting is one option of a directive as it is in effect.
+type Setting struct {
+	Name  string // as the Corefile has it, where it can be set there
+	Value string
+	From  string // "Corefile:5" if it was set there, "" for a default
+}
+
+// Settings are the options in effect of one occurrence of a directive, in the order of their declaration.
+func (u *Use) Settings() []Setting {
+	v := reflect.ValueOf(u.Options)
+	if v.Kind() != reflect.Struct {
+		return nil
+	}
+	var out []Setting
+	for i := range v.NumField() {
+		f := v.Type().Field(i)
+		if !f.IsExported() || f.Type.Kind() == reflect.Func {
+			continue
+		}
+		s := Setting{Name: snake(f.Name), Value: show(v.Field(i), 0)}
+		for _, l := range u.Input.Lines {
+			if l.Name.Text == s.Name {
+				s.From = fmt.Sprintf("%s:%d", l.Name.File, l.Name.Line)
+			}
+		}
+		out = append(out, s)
+	}
+	return out
+}
+
+// String is the configuration in effect, a server block after the other, directives in the order of the chain.
+func (c *Config) String() string {
+	var b strings.Builder
+	for _, blk := range c.Blocks {
+		for i, z := range blk.Zones {
+			if i > 0 {
+				b.WriteByte(' ')
+			}
+			b.WriteString(z.String())
+		}
+		fmt.Fprintf(&b, "  # %s:%d\n", blk.At.File, blk.At.Line)
+		for _, u := range blk.Uses {
+			fmt.Fprintf(&b, "    %s  # %s:%d\n", u.Directive.Name, u.Input.Name.File, u.Input.Name.Line)
+			for _, s := range u.Settings() {
+				from := ""
+				if s.From != "" {
+					from = "  # " + s.From
+				}
+				fmt.Fprintf(&b, "        %s: %s%s\n", s.Name, s.Value, from)
+			}
+		}
+	}
+	return b.String()
+}
+
+// snake turns the name of a field into that of an option: "StartupTimeout" to "startup_timeout", "TLSCert" to "tls_cert".
+func snake(s string) string {
+	var b strings.Builder
+	r := []rune(s)
+	for i, c := range r {
+		lowerBefore := i > 0 && !unicode.IsUpper(r[i-1])
+		lowerBehind := i > 0 && i+1 < len(r) && unicode.IsLower(r[i+1]) && unicode.IsUpper(r[i-1])
+		if unicode.IsUpper(c) && (lowerBefore || lowerBehind) {
+			b.WriteByte('_')
+		}
+		b.WriteRune(unicode.ToLower(c))
+	}
+	return b.String()
+}
+
+// maxShown bounds how deep values are shown; options are shallow.
+const maxShown = 6
+
+// show is a value in one line.
+func show(v reflect.Value, depth int) string {
+	if depth > maxShown {
+		return "…"
+	}
+	if v.CanInterface() {
+		if s, ok := v.Interface().(fmt.Stringer); ok && !(v.Kind() == reflect.Pointer && v.IsNil()) {
+			return s.String()
+		}
+	}
+	switch v.Kind() {
+	case reflect.Pointer, reflect.Interface:
+		if v.IsNil() {
+			return "-"
+		}
+		return show(v.Elem(), depth+1)
+	case reflect.String:
+		return quote(v.String())
+	case reflect.Slice, reflect.Array:
+		return showList(v, depth)
+	case reflect.Map:
+		var out []string
+		for _, k := range v.MapKeys() {
+			out = append(out, show(k, depth+1)+"="+show(v.MapIndex(k), depth+1))
+		}
+		slices.Sort(out)
+		return "{" + strings.Join(out, " ") + "}"
+	case reflect.Struct:
+		return showStruct(v, depth)
+	case reflect.Func, reflect.Chan:
+		return "-"
+	}
+	return fmt.Sprint(v)
+}
+
+func showList(v reflect.Value, depth int) string {
+	if v.Len() == 0 {
+		return "-"
+	}
+	out := make([]string, v.Len())
+	for i := range out {
+		out[i] = show(v.Index(i), depth+1)
+	}
+	return strings.Join(out, " ")
+}
+
+func showStruct(v reflect.Value, depth int) string {
+	var out []string
+	for i := range v.NumField() {
+		if f := v.Type().Field(i); f.IsExported() && f.Type.Kind() != reflect.Func {
+			out = append(out, snake(f.Name)+"="+show(v.Field(i), depth+1))
+		}
+	}
+	return "{" + strings.Join(out, " ") + "}"
+}

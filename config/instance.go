@@ -1,0 +1,306 @@
+package config
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/clusterdns/clusterdns/plugin/health"
+	"github.com/clusterdns/clusterdns/plugin/pprof"
+	"github.com/clusterdns/clusterdns/server"
+)
+
+// Instance is a running server whose configuration can be changed. Its methods may be called concurrently.
+type Instance struct {
+	shared *Shared
+	server *server.Server
+	port   string
+	ctx    context.Context // the parts of all configurations end with it
+	cancel context.CancelFunc
+	mu     sync.Mutex // held while a configuration is taken into use
+	gen    *generation
+	path   string // of the Corefile, "" if it cannot be read again
+	failed string // what was wrong with the Corefile when it was last read, "" for nothing
+	kick   chan struct{}
+	left   sync.WaitGroup // what still ends in the background
+	logged chan struct{}  // closed when the log has been written
+	unlog  context.CancelFunc
+}
+
+// NewInstance makes a server that serves nothing yet. port is that of labels that name none.
+func NewInstance(shared *Shared, port string) *Instance {
+	ctx, cancel := context.WithCancel(context.Background())
+	return &Instance{
+		shared: shared, server: server.New(server.DefaultLimits(), shared.hooks()), port: port,
+		ctx: ctx, cancel: cancel, kick: make(chan struct{}, 1),
+	}
+}
+
+// grace is how long the parts of an old configuration work on for queries that began with it: no query waits longer for an upstream.
+const grace = 6 * time.Second
+
+// Start reads a Corefile and serves it. It returns when it serves, which may take as long as the kubernetes directive's
+// startup_timeout. An error means that nothing is served. The Corefile's warnings are logged.
+func (i *Instance) Start(ctx context.Context, src Source) error {
+	i.startLog()
+	c, err := Parse(src, i.port)
+	i.warn(c)
+	if err != nil {
+		return err
+	}
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.path = src.Path
+	return i.apply(ctx, c)
+}
+
+// startLog writes the log until Stop. Its lines go out until the very end, so nothing else ends it.
+func (i *Instance) startLog() {
+	ctx, cancel := context.WithCancel(context.Background())
+	i.unlog, i.logged = cancel, make(chan struct{})
+	go func() {
+		defer close(i.logged)
+		_ = i.shared.out.Run(ctx)
+	}()
+}
+
+func (i *Instance) warn(c *Config) {
+	for _, w := range c.Warnings {
+		i.shared.log.Warn(w.Error())
+	}
+}
+
+// apply takes a configuration into use, or changes nothing. i.mu is held.
+func (i *Instance) apply(ctx context.Context, c *Config) error {
+	g, err := build(i.shared, c, i.gen)
+	if err != nil {
+		return err
+	}
+	if err := i.shared.admin.Apply(g.routes); err != nil {
+		return err
+	}
+	g.start(i.ctx)
+	for _, w := range g.waits {
+		w.AwaitStart(ctx)
+	}
+	if err = ctx.Err(); err == nil {
+		err = i.server.Apply(g.listeners())
+	}
+	if err != nil {
+		i.withdraw(g)
+		return err
+	}
+	old := i.gen
+	i.gen = g
+	i.shared.ready.Apply(g.ready)
+	i.shared.reload.running(c.Hash)
+	pprof.SetBlockRate(g.pprof...)
+	i.shared.level.Set(slog.LevelInfo)
+	if g.debug {
+		i.shared.level.Set(slog.LevelDebug)
+	}
+	for _, f := range g.applied {
+		f()
+	}
+	if old != nil {
+		i.retire(old, g)
+	}
+	select {
+	case i.kick <- struct{}{}:
+	default:
+	}
+	return nil
+}
+
+// withdraw undoes what apply did for a generation that cannot be used.
+func (i *Instance) withdraw(g *generation) {
+	if i.gen == nil {
+		g.end(nil)
+		return
+	}
+	if err := i.shared.admin.Apply(i.gen.routes); err != nil {
+		i.shared.log.Error(fmt.Sprintf("cannot serve HTTP as before: %v", err))
+	}
+	g.end(i.gen)
+}
+
+// retire ends what only the old generation used, once the queries that began with it are over.
+func (i *Instance) retire(old, next *generation) {
+	i.left.Go(func() {
+		select {
+		case <-time.After(grace):
+		case <-i.ctx.Done():
+		}
+		for _, p := range old.end(next) {
+			<-p.done
+		}
+	})
+}
+
+// Reload reads the Corefile again and takes it into use even if it has not changed. With an error the old configuration serves on; it has been counted
+// and logged.
+func (i *Instance) Reload(ctx context.Context) error {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	return i.reread(ctx, true)
+}
+
+var errNoPath = errors.New("the Corefile came from standard input and cannot be read again")
+
+// reread reads the Corefile again. Unless forced, it does nothing if that says what it said before. i.mu is held.
+func (i *Instance) reread(ctx context.Context, force bool) error {
+	log := i.shared.logger("reload")
+	c, err := i.parseAgain()
+	switch {
+	case err == nil && !force && c.Hash == i.gen.config.Hash:
+		i.failed = ""
+		return nil
+	case err == nil && !force && c.Hash == i.failed:
+		return nil // it could not be taken into use, and trying once more would say so once more
+	case err == nil:
+		log.Info("Reloading")
+		i.warn(c)
+		if err = i.apply(ctx, c); err == nil {
+			i.failed = ""
+			log.Info("Reloading complete", "sha512", c.Hash)
+			return nil
+		}
+		i.failed = c.Hash
+	case !force && err.Error() == i.failed:
+		return err
+	default:
+		i.failed = err.Error()
+	}
+	i.shared.reload.failed.Inc()
+	log.Error(fmt.Sprintf("the Corefile cannot be used, the configuration before stays in use: %v", err))
+	return err
+}
+
+func (i *Instance) parseAgain() (*Config, error) {
+	if i.path == "" {
+		return nil, errNoPath
+	}
+	src, err := ReadSource(i.path)
+	if err != nil {
+		return nil, err
+	}
+	return Parse(src, i.port)
+}
+
+// Banner says what is served, a line a zone and address, as CoreDNS does when it starts: ".:53", "example.org.:53 on 127.0.0.1". Ports are those in use.
+func (i *Instance) Banner() string {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if i.gen == nil {
+		return ""
+	}
+	addrs := i.server.Addrs()
+	var b strings.Builder
+	for _, l := range i.gen.listeners() {
+		ap := addrs[keyOf(l)]
+		for _, blk := range l.Blocks {
+			fmt.Fprintf(&b, "%s:%d", blk.ZoneName, ap.Port())
+			if l.Host != "" {
+				b.WriteString(" on " + l.Host)
+			}
+			b.WriteByte('\n')
+		}
+	}
+	return b.String()
+}
+
+// Addrs are the addresses in use by those asked for, as server.Server.Addrs gives them.
+func (i *Instance) Addrs() map[string]netip.AddrPort { return i.server.Addrs() }
+
+// HTTPAddr is the address in use for one that a directive such as health names, or "".
+func (i *Instance) HTTPAddr(addr string) string { return i.shared.admin.Addr(addr) }
+
+// The bounds of stopping. Kubernetes kills a Pod 30 seconds after it asked it to end, unless told otherwise.
+const (
+	quiet     = time.Second      // without a query for so long after the lameduck time, none is expected any more
+	lingering = 10 * time.Second // the longest wait for that
+	draining  = 5 * time.Second  // for the queries that wait for an upstream, which is as long as one may
+)
+
+// Stop ends the server: it is not ready from now on, answers through the lameduck time and on while queries still arrive, and then
+// drains its sockets. When ctx ends, all that is cut short. Nothing can be used afterwards.
+func (i *Instance) Stop(ctx context.Context) error {
+	i.shared.ready.Stop()
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if i.gen != nil {
+		i.lameduck(ctx)
+	}
+	sctx, cancel := context.WithTimeout(ctx, draining)
+	defer cancel()
+	err := i.server.Shutdown(sctx)
+	i.cancel()
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		i.left.Wait()
+		if i.gen != nil {
+			for _, p := range i.gen.end(nil) {
+				<-p.done
+			}
+		}
+	}()
+	select {
+	case <-ended:
+	case <-sctx.Done():
+	}
+	i.shared.admin.Shutdown(sctx)
+	if i.unlog != nil {
+		i.unlog()
+		<-i.logged
+	}
+	return err
+}
+
+// lameduck answers on after readiness has gone: clients and load balancers need a while to learn of it, and some forget late.
+func (i *Instance) lameduck(ctx context.Context) {
+	d := health.Lameduck(i.gen.health...)
+	if d <= 0 {
+		return
+	}
+	seen := new(lastSeen)
+	listeners := i.gen.listeners()
+	for k := range listeners {
+		for _, b := range listeners[k].Blocks {
+			b.Observers = append(b.Observers[:len(b.Observers):len(b.Observers)], seen)
+		}
+	}
+	if err := i.server.Apply(listeners); err != nil {
+		i.shared.log.Error(err.Error())
+	}
+	health.Wait(ctx, d, i.shared.logger("health"))
+	seen.settle(ctx)
+}
+
+// lastSeen observes when the last query came.
+type lastSeen struct{ nano atomic.Int64 }
+
+// Observe notes the time of a query. Only a server that is about to stop has this observer.
+func (l *lastSeen) Observe(_ *server.Reply, q *server.Query) { l.nano.Store(q.Received.UnixNano()) }
+
+// settle returns when no query has come for a while.
+func (l *lastSeen) settle(ctx context.Context) {
+	end := time.Now().Add(lingering)
+	for now := time.Now(); now.Before(end); now = time.Now() {
+		idle := now.Sub(time.Unix(0, l.nano.Load()))
+		if idle >= quiet {
+			return
+		}
+		select {
+		case <-time.After(quiet - idle):
+		case <-ctx.Done():
+			return
+		}
+	}
+}

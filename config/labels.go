@@ -1,0 +1,179 @@
+package config
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/clusterdns/clusterdns/config/directive"
+)
+
+// Zone is one zone that a server block serves on one port.
+type Zone struct {
+	Name      string // presentation form, lower case, fully qualified
+	Port      string
+	Transport string // "dns"
+	at        directive.Arg
+}
+
+// String is the zone as CoreDNS writes it when it starts: ".:53", "example.org.:1053".
+func (z Zone) String() string { return z.Name + ":" + z.Port }
+
+// schemes are what may stand before a label. Those with a reason are not served.
+var schemes = [...]struct{ prefix, reason string }{
+	{"dns://", ""},
+	{"tls://", "DNS over TLS is not served yet"},
+	{"https://", "DNS over HTTPS is not served yet"},
+	{"https3://", "DNS over HTTP/3 is not served; use dns://"},
+	{"quic://", "DNS over QUIC is not served; use dns://"},
+	{"grpc://", "DNS over gRPC is not served; use dns://"},
+}
+
+// parseLabels reads the labels of a server block. A network gives as many zones as it needs.
+func (c *Config) parseLabels(labels []directive.Arg, port string) (zones []Zone, errs []error) {
+	for _, l := range labels {
+		text, err := stripScheme(l)
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		names, p, err := directive.SplitZone(text)
+		switch {
+		case err != nil:
+			errs = append(errs, l.Errorf("%w", err))
+			continue
+		case names[0] == "}.":
+			errs = append(errs, l.Errorf("a closing brace without an opening one"))
+			continue
+		case p == "":
+			p = port
+		}
+		for _, n := range names {
+			if !preferred(n) {
+				c.warn(l, "the zone %q is not of the form that names of hosts have (RFC 1035 2.3.1); is it meant?", n)
+			}
+			zones = append(zones, Zone{Name: n, Port: p, Transport: "dns", at: l})
+		}
+	}
+	return zones, errs
+}
+
+func stripScheme(l directive.Arg) (string, error) {
+	for _, s := range schemes {
+		rest, ok := strings.CutPrefix(l.Text, s.prefix)
+		switch {
+		case ok && s.reason == "":
+			return rest, nil
+		case ok:
+			return "", l.Errorf("%s: %s", l.Text, s.reason)
+		}
+	}
+	if before, _, ok := strings.Cut(l.Text, "://"); ok {
+		return "", l.Errorf("%s: the scheme %q is not known; known are dns://, and later tls:// and https://", l.Text, before)
+	}
+	return l.Text, nil
+}
+
+// preferred says whether a zone's labels are letters, digits and hyphens, or it is the root or a reverse zone, which may begin with digits.
+// CoreDNS warns of others.
+func preferred(zone string) bool {
+	reverse := strings.HasSuffix(zone, ".in-addr.arpa.") || strings.HasSuffix(zone, ".ip6.arpa.")
+	if zone == "." || reverse {
+		return true
+	}
+	for _, label := range strings.Split(strings.TrimSuffix(zone, "."), ".") {
+		for i, c := range []byte(label) {
+			letter, digit := 'a' <= c && c <= 'z', '0' <= c && c <= '9'
+			inner := i > 0 && (digit || c == '-' && i < len(label)-1)
+			if !letter && !inner {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// place is a zone on an address: what only one server block without a view may serve.
+type place struct{ name, host, port string }
+
+func (p place) String() string {
+	if p.host == "" {
+		return p.name + ":" + p.port
+	}
+	return p.name + ":" + p.port + " on " + p.host
+}
+
+// overlaps finds zones that are served twice.
+type overlaps struct {
+	exact map[place]directive.Arg // where each was registered
+	any   map[place]place         // one with the same zone and port, on whatever address; the key has no host
+}
+
+func newOverlaps() *overlaps {
+	return &overlaps{map[place]directive.Arg{}, map[place]place{}}
+}
+
+// add registers zones on addresses ("" for all of them) and says which collide with earlier ones. Those of a block with a view are
+// checked, but do not stand in the way of later ones: the view tells them apart.
+func (o *overlaps) add(zones []Zone, hosts []string, view bool) (errs []error) {
+	if len(hosts) == 0 {
+		hosts = []string{""}
+	}
+	for _, z := range zones {
+		for _, h := range hosts {
+			p, bare := place{z.Name, h, z.Port}, place{z.Name, "", z.Port}
+			if err := o.check(z, p, bare); err != nil {
+				errs = append(errs, err)
+				continue
+			}
+			if !view {
+				o.exact[p], o.any[bare] = z.at, p
+			}
+		}
+	}
+	return errs
+}
+
+func (o *overlaps) check(z Zone, p, bare place) error {
+	if at, found := o.exact[p]; found {
+		return z.at.Errorf("%s is served already, by the server block at %s:%d; tell them apart by port, bind or view", p, at.File, at.Line)
+	}
+	other, found := o.any[bare]
+	_, wild := o.exact[bare]
+	switch {
+	case found && p.host == "":
+		return z.at.Errorf("%s on all addresses collides with %s: give both server blocks a bind directive", p, other)
+	case found && wild:
+		return z.at.Errorf("%s collides with %s on all addresses: give both server blocks a bind directive", p, bare)
+	}
+	return nil
+}
+
+// placeholder finds a placeholder of a manifest that nobody filled in.
+func placeholder(a directive.Arg) error {
+	_, rest, found := strings.Cut(a.Text, "__PILLAR__")
+	if !found {
+		return nil
+	}
+	name := "__PILLAR__" + rest
+	if i := strings.LastIndex(name, "__"); i > 0 {
+		name = name[:i+2]
+	}
+	return a.Errorf("the placeholder %s has not been replaced: %s", name, pillarHint(name))
+}
+
+// pillarHint says what Kubernetes' manifests expect in a placeholder's place.
+func pillarHint(name string) string {
+	switch name {
+	case "__PILLAR__DNS__DOMAIN__":
+		return "write the cluster domain, such as cluster.local"
+	case "__PILLAR__DNS__SERVER__":
+		return "write the address of the kube-dns Service"
+	case "__PILLAR__CLUSTER__DNS__":
+		return "write the address of the Service in front of the cluster's DNS servers"
+	case "__PILLAR__LOCAL__DNS__":
+		return "write the address that the node-local server listens on"
+	case "__PILLAR__UPSTREAM__SERVERS__":
+		return "write the addresses of the upstream servers, or /etc/resolv.conf"
+	}
+	return fmt.Sprintf("write the value that %s stands for", name)
+}
