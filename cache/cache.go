@@ -59,6 +59,9 @@ func parseZones(names []string) []wire.Zone {
 // Options are what the cache was made with.
 func (c *Cache) Options() Options { return c.opts }
 
+// Metrics are what the cache counts into.
+func (c *Cache) Metrics() *Metrics { return c.metrics }
+
 // Run lets the cache refresh entries in the background until ctx ends; then it stops the refreshes in flight and waits for them. Before
 // Run, and after it, expired entries are served as the options say but not refreshed on the side.
 func (c *Cache) Run(ctx context.Context) error {

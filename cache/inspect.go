@@ -200,26 +200,30 @@ func (m *message) mark() {
 	var named map[string]bool // names that records kept so far lead to
 	for i := range m.rrs {
 		r := &m.rrs[i]
-		switch {
-		case r.Type == wire.TypeOPT:
+		if r.Type == wire.TypeOPT {
 			continue
-		case r.Class != m.k.class:
-		case r.section == server.Answer:
-			r.keep = m.leads(r.owner) || (r.Type == wire.TypeDNAME || r.Type == wire.TypeRRSIG) && m.covers(r.owner)
-		case r.section == server.Authority:
-			r.keep = m.covers(r.owner) || m.apex != nil && proof(r.Type) && within(r.owner, m.apex)
-		default:
-			if named == nil {
-				named = m.named()
-			}
-			r.keep = named[string(r.owner)]
 		}
-		if !r.keep {
+		if r.section == server.Additional && named == nil {
+			named = m.named()
+		}
+		if r.keep = r.Class == m.k.class && m.belongs(r, named); !r.keep {
 			m.drops++
 			continue
 		}
 		m.ttl = min(m.ttl, lifetime(m.raw, r))
 	}
+}
+
+// belongs says whether a record has to do with the question. In Answer it is owned by a name of the chain, or is the DNAME above one; in
+// Authority it speaks of a zone that a name of the chain is in; in Additional another record leads to it.
+func (m *message) belongs(r *record, named map[string]bool) bool {
+	switch r.section {
+	case server.Answer:
+		return m.leads(r.owner) || (r.Type == wire.TypeDNAME || r.Type == wire.TypeRRSIG) && m.covers(r.owner)
+	case server.Authority:
+		return m.covers(r.owner) || m.apex != nil && proof(r.Type) && within(r.owner, m.apex)
+	}
+	return named[string(r.owner)]
 }
 
 // lifetime is the TTL of a record: 0 when its top bit is set (RFC 2181 8), and for a signature no more than until it expires (RFC 4035 5.3.3).
