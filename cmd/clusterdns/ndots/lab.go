@@ -1,0 +1,157 @@
+package ndots
+
+import (
+	"context"
+	"net"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/miekg/dns"
+)
+
+// Query is one question of a lookup and what came back.
+type Query struct {
+	Name     string        `json:"name"`
+	Type     string        `json:"type"`
+	RCode    string        `json:"rcode"` // or "TIMEOUT"
+	Upstream bool          `json:"upstream"`
+	Start    time.Duration `json:"startNs"` // since the lookup began
+	Took     time.Duration `json:"tookNs"`
+	Bytes    int           `json:"bytes"` // of query and reply
+	Attempts int           `json:"attempts"`
+	outcome  Outcome
+}
+
+// Lookup is one name looked up once.
+type Lookup struct {
+	Name    string        `json:"name"`
+	Outcome Outcome       `json:"outcome"`
+	Took    time.Duration `json:"tookNs"`
+	Queries []Query       `json:"queries"`
+}
+
+// Lab looks names up. Its fields are set before it is used, and not changed then.
+type Lab struct {
+	Server string // address and port
+	Rules  Rules
+	NDots  int
+	Search []string
+	// Zones are the cluster's own domains: a query outside them goes upstream.
+	Zones []string
+	// Delay is put before the reply to every query that goes upstream: a synthetic latency of the upstream.
+	Delay time.Duration
+}
+
+// Lookup tries the candidates for name as the resolver does. It ends early only with ctx.
+func (l *Lab) Lookup(ctx context.Context, name string) Lookup {
+	begin := time.Now()
+	out := Lookup{Name: name, Outcome: NXDomain}
+	nodata, failed := false, false
+	for _, c := range l.Rules.Candidates(name, l.NDots, l.Search) {
+		pair := [2]Query{{Name: c, Type: "A"}, {Name: c, Type: "AAAA"}}
+		var wg sync.WaitGroup
+		for i := range pair {
+			wg.Go(func() { l.ask(ctx, &pair[i], begin) })
+		}
+		wg.Wait()
+		out.Queries = append(out.Queries, pair[:]...)
+		o := combine(pair[0].outcome, pair[1].outcome)
+		nodata, failed = nodata || o == NoData, failed || o == Failed
+		if o == Found || !l.Rules.GoesOn(o) || ctx.Err() != nil {
+			out.Outcome, out.Took = o, time.Since(begin)
+			return out
+		}
+	}
+	switch { // what resolvers report when nothing was found is the most hopeful of what they saw
+	case failed:
+		out.Outcome = Failed
+	case nodata:
+		out.Outcome = NoData
+	}
+	out.Took = time.Since(begin)
+	return out
+}
+
+// ask sends one question, as often as the rules say.
+func (l *Lab) ask(ctx context.Context, q *Query, begin time.Time) {
+	q.Start = time.Since(begin)
+	q.Upstream = !l.inCluster(q.Name)
+	q.outcome, q.RCode = Failed, "TIMEOUT"
+	start := time.Now()
+	for range l.Rules.Attempts {
+		q.Attempts++
+		reply, size := l.exchange(ctx, q)
+		q.Bytes += size
+		if reply == nil {
+			if ctx.Err() != nil {
+				break
+			}
+			continue
+		}
+		q.RCode, q.outcome = dns.RcodeToString[reply.Rcode], outcome(reply)
+		if q.outcome != Failed {
+			break
+		}
+	}
+	if q.Upstream && l.Delay > 0 {
+		select {
+		case <-time.After(l.Delay):
+		case <-ctx.Done():
+		}
+	}
+	q.Took = time.Since(start)
+}
+
+// exchange asks over UDP, and over TCP after a truncated reply.
+func (l *Lab) exchange(ctx context.Context, q *Query) (reply *dns.Msg, size int) {
+	m := new(dns.Msg)
+	m.SetQuestion(q.Name, dns.StringToType[q.Type])
+	ctx, cancel := context.WithTimeout(ctx, l.Rules.Timeout)
+	defer cancel()
+	for _, proto := range []string{"udp", "tcp"} {
+		c := dns.Client{Net: proto, Timeout: l.Rules.Timeout}
+		r, _, err := c.ExchangeContext(ctx, m, l.Server)
+		size += m.Len()
+		if err != nil {
+			return nil, size
+		}
+		r.Compress = true
+		size += r.Len()
+		if !r.Truncated {
+			return r, size
+		}
+	}
+	return nil, size
+}
+
+func outcome(m *dns.Msg) Outcome {
+	switch {
+	case m.Rcode == dns.RcodeNameError:
+		return NXDomain
+	case m.Rcode != dns.RcodeSuccess:
+		return Failed
+	}
+	asked := m.Question[0].Qtype
+	if slices.ContainsFunc(m.Answer, func(rr dns.RR) bool { return rr.Header().Rrtype == asked }) {
+		return Found
+	}
+	return NoData
+}
+
+func (l *Lab) inCluster(name string) bool {
+	return slices.ContainsFunc(l.Zones, func(z string) bool { return dns.IsSubDomain(dns.Fqdn(z), strings.ToLower(name)) })
+}
+
+// defaultServer is the first nameserver of resolv.conf.
+func defaultServer(file string) (string, error) {
+	c, err := dns.ClientConfigFromFile(file)
+	if err != nil || len(c.Servers) == 0 {
+		return "", err
+	}
+	return net.JoinHostPort(c.Servers[0], c.Port), nil
+}
+
+// Found says whether the reply had a record of the type asked for.
+func (q *Query) Found() bool { return q.outcome == Found }

@@ -1,0 +1,191 @@
+package ndots_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/miekg/dns"
+
+	"github.com/clusterdns/clusterdns/cmd/clusterdns/ndots"
+	"github.com/clusterdns/clusterdns/server/servertest"
+)
+
+// cluster answers like a cluster: names it holds, NXDOMAIN for others; AAAA is NODATA, and fails.example. is SERVFAIL.
+func cluster(t *testing.T) string {
+	known := map[string]string{
+		"web.prod.svc.cluster.local.":                  "10.96.0.1",
+		"api.example.com.":                             "192.0.2.1",
+		"only6.example.com.default.svc.cluster.local.": "",
+	}
+	return servertest.Upstream(t, func(w dns.ResponseWriter, q *dns.Msg) {
+		m := new(dns.Msg)
+		m.SetReply(q)
+		name := strings.ToLower(q.Question[0].Name)
+		addr, ok := known[name]
+		switch {
+		case strings.HasPrefix(name, "fails.example."):
+			m.Rcode = dns.RcodeServerFailure
+		case !ok:
+			m.Rcode = dns.RcodeNameError
+		case addr != "" && q.Question[0].Qtype == dns.TypeA:
+			rr, _ := dns.NewRR(name + " 30 IN A " + addr)
+			m.Answer = append(m.Answer, rr)
+		}
+		_ = w.WriteMsg(m)
+	})
+}
+
+func TestCandidates(t *testing.T) {
+	t.Parallel()
+	search := []string{"default.svc.cluster.local", "cluster.local."}
+	for _, c := range []struct {
+		resolver, name string
+		ndots          int
+		want           string
+	}{
+		{"glibc", "web", 5, "web.default.svc.cluster.local. web.cluster.local. web."},
+		{"glibc", "api.example.com", 5, "api.example.com.default.svc.cluster.local. api.example.com.cluster.local. api.example.com."},
+		{"glibc", "api.example.com", 2, "api.example.com. api.example.com.default.svc.cluster.local. api.example.com.cluster.local."},
+		{"glibc", "api.example.com.", 5, "api.example.com."},
+		{"go", "api.example.com", 2, "api.example.com. api.example.com.default.svc.cluster.local. api.example.com.cluster.local."},
+		{"musl", "api.example.com", 2, "api.example.com."},
+		{"musl", "web", 1, "web.default.svc.cluster.local. web.cluster.local. web."},
+	} {
+		r, err := ndots.ResolverNamed(c.resolver)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := strings.Join(r.Candidates(c.name, c.ndots, search), " "); got != c.want {
+			t.Errorf("%s %s ndots:%d:\ngot  %s\nwant %s", c.resolver, c.name, c.ndots, got, c.want)
+		}
+	}
+}
+
+func TestLookup(t *testing.T) {
+	t.Parallel()
+	server := cluster(t)
+	search := []string{"default.svc.cluster.local", "svc.cluster.local", "cluster.local"}
+	for _, c := range []struct {
+		resolver, name string
+		ndots          int
+		want           string
+	}{
+		{"glibc", "api.example.com", 5, "found after 8 queries"},
+		{"glibc", "api.example.com", 2, "found after 2 queries"},
+		{"glibc", "api.example.com.", 5, "found after 2 queries"},
+		{"glibc", "web.prod", 5, "found after 4 queries"},
+		{"glibc", "nothing.example.com", 1, "nxdomain after 8 queries"},
+		{"musl", "nothing.example.com", 1, "nxdomain after 2 queries"},
+		{"glibc", "only6.example.com", 5, "nodata after 8 queries"},
+		{"musl", "only6.example.com", 5, "nodata after 2 queries"},
+		{"glibc", "fails.example", 5, "failed after 8 queries"},
+		{"musl", "fails.example", 5, "failed after 2 queries"},
+		{"go", "fails.example", 5, "failed after 8 queries"},
+	} {
+		r, err := ndots.ResolverNamed(c.resolver)
+		if err != nil {
+			t.Fatal(err)
+		}
+		lab := ndots.Lab{Server: server, Rules: r, NDots: c.ndots, Search: search, Zones: []string{"cluster.local"}}
+		l := lab.Lookup(t.Context(), c.name)
+		if got := fmt.Sprintf("%s after %d queries", l.Outcome, len(l.Queries)); got != c.want {
+			t.Errorf("%s %s ndots:%d: %s, want %s", c.resolver, c.name, c.ndots, got, c.want)
+		}
+		for _, q := range l.Queries {
+			if q.Upstream == strings.HasSuffix(q.Name, ".cluster.local.") {
+				t.Errorf("%s: upstream %v", q.Name, q.Upstream)
+			}
+		}
+	}
+}
+
+func run(t *testing.T, args ...string) (status int, stdout, stderr string) {
+	t.Helper()
+	var out, errs bytes.Buffer
+	status = ndots.Run(context.Background(), args, &out, &errs)
+	return status, out.String(), errs.String()
+}
+
+func TestRun(t *testing.T) {
+	t.Parallel()
+	server := cluster(t)
+	html := filepath.Join(t.TempDir(), "report.html")
+	names := filepath.Join(t.TempDir(), "names")
+	if err := os.WriteFile(names, []byte("web.prod # a comment\n\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	status, out, errs := run(t, "-server", server, "-resolver", "all", "-html", html, "-o", "json", "-rounds", "2", "-names", names, "api.example.com")
+	if status != 0 || errs != "" {
+		t.Fatalf("status %d: %s", status, errs)
+	}
+	var r ndots.Report
+	if err := json.Unmarshal([]byte(out), &r); err != nil {
+		t.Fatal(err)
+	}
+	if len(r.Summaries) != 15 {
+		t.Fatalf("%d summaries, want 3 resolvers with 5 values of ndots", len(r.Summaries))
+	}
+	for _, s := range r.Summaries {
+		want := 12 // 8 for api.example.com, 4 for web.prod
+		switch {
+		case s.NDots == 1:
+			want = 10 // web.prod as it is first, which does not exist, and then searched
+			if s.Resolver == "musl" {
+				want = 4 // and not searched: it is not found
+			} else {
+				want = 2 + 6
+			}
+		case s.NDots == 2:
+			want = 2 + 4
+		}
+		if s.Queries != 2*want || s.Lookups != 4 || s.P50 <= 0 || s.P99 < s.P50 {
+			t.Errorf("%s ndots:%d: %d queries in %d lookups, p50 %v, p99 %v, want %d queries", s.Resolver, s.NDots, s.Queries, s.Lookups, s.P50, s.P99, 2*want)
+		}
+	}
+	if len(r.Advice) == 0 || !strings.Contains(r.Advice[0], "ndots:2 is best") {
+		t.Errorf("advice: %q", r.Advice)
+	}
+	page, err := os.ReadFile(html)
+	if err != nil || !bytes.Contains(page, []byte("api.example.com.default.svc.cluster.local.")) || bytes.Contains(page, []byte("://")) {
+		t.Errorf("the page has no waterfall, or asks for something: %v", err)
+	}
+	for _, format := range []string{"table", "csv"} {
+		if status, out, errs := run(t, "-server", server, "-o", format, "-rounds", "1", "-ndots", "5", "web.prod"); status != 0 || !strings.Contains(out, "glibc") {
+			t.Errorf("%s: %d %s %s", format, status, out, errs)
+		}
+	}
+}
+
+func TestUsage(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		args   string
+		status int
+		want   string
+	}{
+		{"-h", 0, "Usage: clusterdns ndots"},
+		{"", 2, "no name to look up"},
+		{"-ndots 7-3 x", 2, `-ndots: "7-3" is not a number or range within 0 and 15`},
+		{"-ndots 16 x", 2, "within 0 and 15"},
+		{"-resolver bionic x", 2, "known are glibc, musl, go"},
+		{"-rounds 0 x", 2, "-rounds"},
+		{"-delay 2h x", 2, "-delay"},
+		{"-o xml x", 2, "known are table, json, csv"},
+		{"-names /does/not/exist", 2, "no such file"},
+		{"-wrong", 2, "-wrong"},
+	} {
+		status, _, errs := run(t, strings.Fields(c.args)...)
+		if status != c.status || !strings.Contains(errs, c.want) {
+			t.Errorf("%q: status %d, %q, want %d and %q", c.args, status, errs, c.status, c.want)
+		}
+		if c.args == "-h" && strings.Count(errs, "\n") > 24 {
+			t.Errorf("-h takes %d lines", strings.Count(errs, "\n"))
+		}
+	}
+}

@@ -1,0 +1,103 @@
+// Package ndots is the latency lab of the subcommand of that name: it looks names up the way the resolvers of Pods do, with every value of ndots, and counts what
+// that costs.
+package ndots
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Outcome is what a resolver makes of the answers for one candidate name.
+type Outcome string
+
+// The outcomes. A candidate with addresses of either family is Found.
+const (
+	Found    Outcome = "found"
+	NXDomain Outcome = "nxdomain"
+	NoData   Outcome = "nodata"
+	Failed   Outcome = "failed" // SERVFAIL or another error, or no answer in time
+)
+
+// Rules are how a resolver of a C library or language searches (resolv.conf(5) leaves much open).
+type Rules struct {
+	Name string
+	// SearchAfter says whether a name with enough dots that does not exist as it is, is looked for in the search list as well.
+	SearchAfter bool
+	// Stops are the outcomes, besides Found, after which no further candidate is tried.
+	Stops []Outcome
+	// Timeout is how long one attempt waits, Attempts how many there are for each candidate.
+	Timeout  time.Duration
+	Attempts int
+	// About says in one line what is special, for -h and reports.
+	About string
+}
+
+// Resolvers are the known rules; the first is the default.
+func Resolvers() []Rules {
+	return []Rules{
+		{
+			Name: "glibc", SearchAfter: true, Timeout: 5 * time.Second, Attempts: 2,
+			About: "A and AAAA at once from one socket; goes on after NODATA and SERVFAIL",
+		},
+		{
+			Name: "musl", Stops: []Outcome{NoData, Failed}, Timeout: 2500 * time.Millisecond, Attempts: 2,
+			About: "A and AAAA at once; stops at NODATA and SERVFAIL; never searches a name with enough dots",
+		},
+		{
+			Name: "go", SearchAfter: true, Timeout: 5 * time.Second, Attempts: 2,
+			About: "A and AAAA at once from two sockets; goes on after NODATA and SERVFAIL",
+		},
+	}
+}
+
+// ResolverNamed finds rules by name.
+func ResolverNamed(name string) (Rules, error) {
+	var known []string
+	for _, r := range Resolvers() {
+		if r.Name == name {
+			return r, nil
+		}
+		known = append(known, r.Name)
+	}
+	return Rules{}, fmt.Errorf("unknown resolver %q; known are %s", name, strings.Join(known, ", "))
+}
+
+// Candidates are the fully qualified names that are tried for name, in order.
+func (r *Rules) Candidates(name string, ndots int, search []string) []string {
+	if strings.HasSuffix(name, ".") {
+		return []string{name}
+	}
+	asIs := name + "."
+	enough := strings.Count(name, ".") >= ndots
+	if enough && !r.SearchAfter {
+		return []string{asIs}
+	}
+	var out []string
+	if enough {
+		out = append(out, asIs)
+	}
+	for _, s := range search {
+		if c := name + "." + strings.Trim(s, ".") + "."; len(c) <= 254 {
+			out = append(out, c)
+		}
+	}
+	if !enough {
+		out = append(out, asIs)
+	}
+	return out
+}
+
+// GoesOn says whether the next candidate is tried after one that came out so.
+func (r *Rules) GoesOn(o Outcome) bool { return o != Found && !slices.Contains(r.Stops, o) }
+
+// combine makes one outcome of the two for A and AAAA.
+func combine(a, aaaa Outcome) Outcome {
+	for _, o := range []Outcome{Found, Failed, NoData} {
+		if a == o || aaaa == o {
+			return o
+		}
+	}
+	return NXDomain
+}
