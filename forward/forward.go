@@ -1,0 +1,134 @@
+// Package forward answers queries by asking other servers: the forward directive.
+//
+// A query is asked once for all who want to know the same (flight.go) by an exchange (exchange.go): a few attempts at upstream servers, the
+// next one begun when the one before takes longer than its upstream usually does (rtt.go). Attempts leave by UDP sockets (udp.go) or
+// connections (stream.go), which hand the reply that fits back to the exchange. Upstreams in trouble are probed (health.go), and the
+// list of them follows the files and names that it comes from (source.go).
+package forward
+
+import (
+	"cmp"
+	"context"
+	"log/slog"
+	"slices"
+
+	"github.com/clusterdns/clusterdns/server"
+	"github.com/clusterdns/clusterdns/server/wire"
+)
+
+// taken are the flags that an upstream's reply decides about.
+const taken = wire.FlagAA | wire.FlagRA | wire.FlagAD
+
+// Forward is all forward lines of one server block. It implements server.Waiter and server.Runner.
+type Forward struct {
+	groups []*group // those with the longest zone first, else in the order written
+	life   *lifetime
+}
+
+// New makes a handler of the forward lines of a server block. It opens nothing: what is asked before Run has read the files that
+// lines name waits for that.
+func New(lines []Options, m *Metrics, log *slog.Logger) *Forward {
+	return newForward(lines, m, log, dialSystem)
+}
+
+func newForward(lines []Options, m *Metrics, log *slog.Logger, dial dialer) *Forward {
+	f := &Forward{life: new(lifetime)}
+	for _, o := range lines {
+		f.groups = append(f.groups, newGroup(o, m, log, dial, f.life))
+	}
+	slices.SortStableFunc(f.groups, func(a, b *group) int {
+		return cmp.Compare(b.opts.From[0].Labels(), a.opts.From[0].Labels())
+	})
+	return f
+}
+
+// Answer implements server.Handler. It never answers by itself but for what it refuses.
+func (f *Forward) Answer(r *server.Reply, q *server.Query) server.Verdict {
+	g := f.from(0, q)
+	if g < 0 {
+		return server.Pass
+	}
+	if q.Type == wire.TypeAXFR || q.Type == wire.TypeIXFR {
+		// A zone comes in many messages, of which one would be passed on (RFC 5936 2.2).
+		r.SetRCode(wire.RCodeNotImp)
+		return server.Done
+	}
+	if f.groups[g].full() {
+		return f.groups[g].refuse(r)
+	}
+	return server.Wait
+}
+
+// from gives the first line at or behind i that takes q, or -1.
+func (f *Forward) from(i int, q *server.Query) int {
+	for ; i < len(f.groups); i++ {
+		if f.groups[i].takes(q) {
+			return i
+		}
+	}
+	return -1
+}
+
+// AwaitAnswer implements server.Waiter: it asks the upstreams of the first line that takes q, and those of the lines behind it as
+// far as next says so.
+func (f *Forward) AwaitAnswer(ctx context.Context, r *server.Reply, q *server.Query) server.Verdict {
+	i := f.from(0, q)
+	for i >= 0 {
+		g := f.groups[i]
+		if n := g.waiting.Add(1); g.opts.MaxConcurrent > 0 && n > int64(g.opts.MaxConcurrent) {
+			g.waiting.Add(-1)
+			return g.refuse(r)
+		}
+		rep, err := g.ask(ctx, r, q)
+		g.waiting.Add(-1)
+		if g.goesOn(rep, err) {
+			if k := f.from(i+1, q); k > 0 {
+				i = k
+				continue
+			}
+		}
+		return g.answer(r, q, rep, err)
+	}
+	return server.Pass
+}
+
+// refuse answers a query over max_concurrent.
+func (g *group) refuse(r *server.Reply) server.Verdict {
+	g.metrics.rejects.Inc()
+	r.SetRCode(wire.RCodeRefused)
+	r.AddEDE(server.EDEOther, "too many queries wait for upstream servers")
+	return server.Done
+}
+
+// goesOn says whether the next line is to be asked. An upstream that cannot be reached counts as SERVFAIL.
+func (g *group) goesOn(rep reply, err error) bool {
+	if g.next == 0 && !g.opts.NextOnNoData {
+		return false
+	}
+	if err != nil {
+		return g.next.has(wire.RCodeServFail)
+	}
+	return g.next.has(rcodeOf(rep.msg)) || g.opts.NextOnNoData && noData(rep.msg)
+}
+
+// answer makes the reply of what came of the question. Failures are the upstreams', which have lines of their own in the log: they are
+// no fault of the query.
+func (g *group) answer(r *server.Reply, q *server.Query, rep reply, err error) server.Verdict {
+	if err == nil && rep.partial && q.Transport != server.UDP {
+		err = errCut
+	}
+	if err != nil {
+		if r.WantsEDE() {
+			r.AddEDE(server.EDENoReachable, err.Error())
+		}
+		return r.Fail(nil)
+	}
+	if err := r.Splice(rep.msg, server.Splice{Flags: taken}); err != nil {
+		return r.Fail(err)
+	}
+	if rep.partial {
+		r.SetFlags(wire.FlagTC)
+	}
+	ednsErrors(r, rep.msg)
+	return server.Done
+}
