@@ -312,12 +312,17 @@ func appendSafe(b []byte, s string) []byte {
 			b = append(b, '\\', 'n')
 		case c == '\t':
 			b = append(b, '\\', 't')
-		case c < ' ' || 0x7F <= c && c < 0xA0 || c == 0xFFFD || 0x2028 <= c && c <= 0x202E || 0x2066 <= c && c <= 0x2069:
-			// Control characters, what is not UTF-8, and characters that end lines or turn the direction of writing.
+		case hidden(c):
 			b = append(b, '\\', 'u', hex[c>>12&0xF], hex[c>>8&0xF], hex[c>>4&0xF], hex[c&0xF])
 		default:
 			b = utf8.AppendRune(b, c)
 		}
 	}
 	return b
+}
+
+// hidden says whether a character does something else than to show itself: control characters, the one that stands for what is not
+// UTF-8, and those that end lines or turn the direction of writing.
+func hidden(c rune) bool {
+	return c < ' ' || 0x7F <= c && c < 0xA0 || c == utf8.RuneError || 0x2028 <= c && c <= 0x202E || 0x2066 <= c && c <= 0x2069
 }
