@@ -331,7 +331,7 @@ func (b *bench) step(s step) {
 	}
 }
 
-func newScript(t *testing.T, s step) (out script) {
+func newScript(t testing.TB, s step) (out script) {
 	t.Helper()
 	m := servertest.Query(s.words[1], dns.StringToType[s.words[2]], 0)
 	m.Response, m.Compress = true, true
