@@ -1,0 +1,50 @@
+// Command clusterdns is a DNS server for Kubernetes clusters. It takes CoreDNS's command line and Corefile.
+package main
+
+import (
+	"io"
+	"os"
+)
+
+// The exit codes.
+const (
+	exitOK    = 0
+	exitError = 1 // it could not do what it was asked to
+	exitUsage = 2 // what it was asked to makes no sense; with check -strict also that there are warnings
+)
+
+// environment is what a command has of the world.
+type environment struct {
+	stdin  io.Reader
+	stdout io.Writer
+	stderr io.Writer
+}
+
+// command is a subcommand: what it does, in a line, and the function that does it with the arguments behind its name.
+type command struct {
+	name string
+	help string
+	run  func(env environment, args []string) (exit int)
+}
+
+// commands are the subcommands. Without one, the server runs.
+func commands() []command {
+	return []command{
+		{"check", "reads a Corefile and says what is wrong with it", check},
+	}
+}
+
+func main() {
+	os.Exit(run(environment{os.Stdin, os.Stdout, os.Stderr}, os.Args[1:]))
+}
+
+func run(env environment, args []string) int {
+	if len(args) > 0 {
+		for _, c := range commands() {
+			if c.name == args[0] {
+				return c.run(env, args[1:])
+			}
+		}
+	}
+	return serve(env, args)
+}

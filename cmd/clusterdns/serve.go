@@ -1,0 +1,230 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"os/signal"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"github.com/clusterdns/clusterdns/config"
+)
+
+// flags are the command line of the server: CoreDNS's.
+type flags struct {
+	conf    string
+	port    string
+	pidfile string
+	plugins bool
+	quiet   bool
+	version bool
+}
+
+// defaultCorefile is the file that is read when -conf is absent.
+const defaultCorefile = "Corefile"
+
+func parseFlags(env environment, args []string) (*flags, error) {
+	f := &flags{port: config.DefaultPort}
+	set := flag.NewFlagSet("clusterdns", flag.ContinueOnError)
+	set.SetOutput(io.Discard)
+	set.StringVar(&f.conf, "conf", "", "")
+	set.StringVar(&f.port, "dns.port", f.port, "")
+	set.StringVar(&f.port, "p", f.port, "")
+	set.StringVar(&f.pidfile, "pidfile", "", "")
+	set.BoolVar(&f.plugins, "plugins", false, "")
+	set.BoolVar(&f.quiet, "quiet", false, "")
+	set.BoolVar(&f.version, "version", false, "")
+	err := set.Parse(args)
+	switch {
+	case errors.Is(err, flag.ErrHelp):
+		usage(env.stdout)
+		return nil, err
+	case err != nil:
+		return nil, err
+	case set.NArg() > 0:
+		return nil, fmt.Errorf("unexpected argument %q", set.Arg(0))
+	}
+	if n, err := strconv.Atoi(f.port); err != nil || n < 0 || n > 65535 {
+		return nil, fmt.Errorf("-dns.port %s is not a port", f.port)
+	}
+	return f, nil
+}
+
+// usage is the help text. It fits a screen.
+func usage(w io.Writer) {
+	fmt.Fprint(w, `clusterdns answers DNS for a Kubernetes cluster, from a Corefile.
+
+Usage: clusterdns [FLAGS]            serve
+       clusterdns COMMAND [FLAGS]    do something else; COMMAND -h says more
+
+Flags:
+  -conf FILE       the Corefile; "stdin" reads standard input (default ./Corefile)
+  -dns.port PORT   port of server blocks that name none (default 53); 0 for any free one
+  -p PORT          the same
+  -pidfile FILE    write the process id to FILE
+  -plugins         list the directives, in the order in which a query meets them
+  -quiet           do not say at start what is served
+  -version         say which version this is
+  -h               this text
+
+Commands:
+`)
+	for _, c := range commands() {
+		fmt.Fprintf(w, "  %-16s %s\n", c.name, c.help)
+	}
+	fmt.Fprint(w, `
+Signals: TERM and INT stop it once all is answered, a second one at once; USR1 reads the Corefile again.
+`)
+}
+
+// serve is the server's life.
+func serve(env environment, args []string) int {
+	f, err := parseFlags(env, args)
+	switch {
+	case errors.Is(err, flag.ErrHelp):
+		return exitOK
+	case err != nil:
+		fmt.Fprintf(env.stderr, "clusterdns: %v; -h lists what there is\n", err)
+		return exitUsage
+	case f.version:
+		fmt.Fprint(env.stdout, versionText())
+		return exitOK
+	case f.plugins:
+		for _, d := range config.Directives() {
+			fmt.Fprintln(env.stdout, d.Name)
+		}
+		return exitOK
+	}
+	src, err := loadCorefile(env, f.conf)
+	if err != nil {
+		return fail(env, err)
+	}
+	signals := make(chan os.Signal, 8)
+	signal.Notify(signals, append(reloadSignals(), os.Interrupt, syscall.SIGTERM)...)
+	signal.Ignore(syscall.SIGHUP) // it comes when a terminal closes, whatever the user meant
+	defer signal.Stop(signals)
+	return live(env, f, src, signals)
+}
+
+// live starts the server, follows signals, and stops it.
+func live(env environment, f *flags, src config.Source, signals <-chan os.Signal) int {
+	instance := config.NewInstance(config.NewShared(env.stdout), f.port)
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	started := make(chan error, 1)
+	go func() { started <- instance.Start(ctx, src) }()
+	if code, ended := await(env, started, signals, cancel); ended {
+		_ = stop(instance, signals)
+		return code
+	}
+	if err := writePID(f.pidfile); err != nil {
+		_ = stop(instance, signals)
+		return fail(env, err)
+	}
+	if !f.quiet {
+		fmt.Fprint(env.stdout, instance.Banner()+versionText())
+	}
+	go func() { _ = instance.Run(ctx) }()
+	for s := range signals {
+		if isReload(s) {
+			go func() { _ = instance.Reload(ctx) }() // it has been logged
+			continue
+		}
+		break
+	}
+	cancel()
+	code := exitOK
+	if err := stop(instance, signals); err != nil {
+		code = fail(env, fmt.Errorf("not all queries could be answered before the end: %w", err))
+	}
+	if f.pidfile != "" {
+		_ = os.Remove(f.pidfile) // a stale one does less harm than a failure at the very end
+	}
+	return code
+}
+
+// await waits until the server serves, and says how to exit if it does not.
+func await(env environment, started <-chan error, signals <-chan os.Signal, cancel func()) (code int, ended bool) {
+	stopping := false
+	for {
+		select {
+		case err := <-started:
+			switch {
+			case err == nil && !stopping:
+				return exitOK, false
+			case err == nil || stopping:
+				return exitOK, true
+			}
+			return fail(env, err), true
+		case s := <-signals:
+			if isReload(s) {
+				continue // it is reading the Corefile at this moment
+			}
+			stopping = true
+			cancel()
+		}
+	}
+}
+
+// stop stops the server; a signal to end that comes meanwhile cuts it short.
+func stop(instance *config.Instance, signals <-chan os.Signal) error {
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	go func() {
+		for {
+			select {
+			case s := <-signals:
+				if !isReload(s) {
+					cancel()
+					return
+				}
+			case <-ctx.Done():
+				return
+			}
+		}
+	}()
+	return instance.Stop(ctx)
+}
+
+// loadCorefile reads the Corefile that the command line asks for.
+func loadCorefile(env environment, conf string) (config.Source, error) {
+	switch conf {
+	case "stdin":
+		text, err := io.ReadAll(env.stdin)
+		if err != nil {
+			return config.Source{}, fmt.Errorf("cannot read the Corefile from standard input: %w", err)
+		}
+		return config.Source{Name: "stdin", Text: text}, nil
+	case "":
+		src, err := config.ReadSource(defaultCorefile)
+		if errors.Is(err, fs.ErrNotExist) {
+			return src, fmt.Errorf("there is no file ./%s; say where the Corefile is with -conf FILE", defaultCorefile)
+		}
+		return src, err
+	}
+	return config.ReadSource(conf)
+}
+
+// fail says what is wrong, one line an error.
+func fail(env environment, err error) int {
+	for _, e := range config.Errors(err) {
+		fmt.Fprintln(env.stderr, "clusterdns: "+strings.TrimSpace(e.Error()))
+	}
+	return exitError
+}
+
+func writePID(path string) error {
+	if path == "" {
+		return nil
+	}
+	if err := os.WriteFile(path, []byte(strconv.Itoa(os.Getpid())+"\n"), 0o644); err != nil { //nolint:gosec // others are meant to read it
+		return fmt.Errorf("cannot write the process id: %w", err)
+	}
+	return nil
+}
