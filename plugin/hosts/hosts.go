@@ -1,0 +1,172 @@
+package hosts
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"log/slog"
+	"os"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/clusterdns/clusterdns/plugin/internal/metrics"
+	"github.com/clusterdns/clusterdns/plugin/internal/zones"
+	"github.com/clusterdns/clusterdns/server"
+	"github.com/clusterdns/clusterdns/server/wire"
+)
+
+// Metrics are the directive's gauges.
+type Metrics struct{ entries, reloaded prometheus.Gauge }
+
+// NewMetrics makes them and registers them, once per process.
+func NewMetrics(reg prometheus.Registerer) *Metrics {
+	return &Metrics{
+		entries: metrics.Register(reg, prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "coredns_hosts_entries", Help: "Addresses and names known from the hosts file and the Corefile."})),
+		reloaded: metrics.Register(reg, prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "coredns_hosts_reload_timestamp_seconds", Help: "When the hosts file was last read."})),
+	}
+}
+
+// Hosts answers from a table that is replaced as a whole when the file changes.
+type Hosts struct {
+	o       Options
+	metrics *Metrics
+	log     *slog.Logger
+	inline  *table
+	now     atomic.Pointer[table]
+	started chan struct{} // closed once the file has been read
+
+	seen os.FileInfo // the file as it was read last; only Run touches it
+}
+
+// New makes the handler. It answers the lines of the Corefile at once; the file is read by Run. m and log may be nil.
+func New(o Options, m *Metrics, log *slog.Logger) *Hosts {
+	if log == nil {
+		log = slog.New(slog.DiscardHandler)
+	}
+	h := &Hosts{o: o, metrics: m, log: log, inline: newTable(), started: make(chan struct{})}
+	h.inline.read(strings.NewReader(strings.Join(o.Inline, "\n")), &o)
+	h.now.Store(h.inline)
+	return h
+}
+
+// Run reads the file, and again whenever it changed, until ctx ends.
+func (h *Hosts) Run(ctx context.Context) error {
+	h.look()
+	close(h.started)
+	if h.o.Reload <= 0 {
+		<-ctx.Done()
+		return nil
+	}
+	tick := time.NewTicker(h.o.Reload)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+			h.look()
+		}
+	}
+}
+
+// AwaitStart waits until the file has been read for the first time.
+func (h *Hosts) AwaitStart(ctx context.Context) {
+	select {
+	case <-h.started:
+	case <-ctx.Done():
+	}
+}
+
+// look reads the file if it is another than before. Without a file the lines of the Corefile stay.
+func (h *Hosts) look() {
+	info, err := os.Stat(h.o.File)
+	if err != nil {
+		if h.seen != nil || !errors.Is(err, fs.ErrNotExist) || len(h.o.Inline) == 0 {
+			h.log.Warn("the hosts file cannot be read; only the lines of the Corefile are served", "error", err)
+		}
+		h.seen = nil
+		h.set(h.inline)
+		return
+	}
+	if h.seen != nil && h.seen.ModTime().Equal(info.ModTime()) && h.seen.Size() == info.Size() {
+		return
+	}
+	f, err := os.Open(h.o.File)
+	if err != nil {
+		h.log.Warn("the hosts file cannot be read; what was read before is still served", "error", err)
+		return
+	}
+	defer f.Close()
+	t := h.inline.clone()
+	if err := t.read(f, &h.o); err != nil {
+		h.log.Warn("the hosts file cannot be read; what was read before is still served", "error", err)
+		return
+	}
+	h.seen = info
+	h.set(t)
+	if h.metrics != nil {
+		h.metrics.reloaded.Set(float64(info.ModTime().UnixNano()) / 1e9)
+	}
+}
+
+func (h *Hosts) set(t *table) {
+	h.now.Store(t)
+	if h.metrics != nil {
+		h.metrics.entries.Set(float64(t.entries))
+	}
+}
+
+// Answer answers A, AAAA and PTR; other types of known names are NODATA. What is not known is SERVFAIL, because a file of
+// hosts has no SOA record to say NXDOMAIN with, unless it falls through.
+func (h *Hosts) Answer(r *server.Reply, q *server.Query) server.Verdict {
+	t := h.now.Load()
+	if q.Type == wire.TypePTR {
+		if addr, ok := zones.Address(&q.Name); ok {
+			if names := t.names[addr]; len(names) > 0 {
+				return h.pointers(r, names)
+			}
+		}
+	}
+	if !h.o.Zones.Contains(&q.Name) {
+		return server.Pass
+	}
+	e := t.find(&q.Name)
+	switch {
+	case q.Type == wire.TypePTR && e == nil:
+		return server.Pass // reverse zones are seldom named: what is not here may well be elsewhere
+	case e == nil && h.o.Fallthrough.For(&q.Name):
+		return server.Pass
+	case e == nil:
+		return r.Fail(nil)
+	}
+	r.SetAA()
+	switch q.Type {
+	case wire.TypeA:
+		for _, i := range r.Order(len(e.v4)) {
+			r.A(server.Answer, server.Owner, h.o.TTL, e.v4[i])
+		}
+	case wire.TypeAAAA:
+		for _, i := range r.Order(len(e.v6)) {
+			r.AAAA(server.Answer, server.Owner, h.o.TTL, e.v6[i])
+		}
+	default:
+		if h.o.Unsupported && h.o.Fallthrough.For(&q.Name) {
+			r.ClearFlags(wire.FlagAA)
+			return server.Pass
+		}
+	}
+	return server.Done
+}
+
+func (h *Hosts) pointers(r *server.Reply, names [][]byte) server.Verdict {
+	r.SetAA()
+	for _, n := range names {
+		r.PTR(server.Owner, h.o.TTL, n)
+	}
+	return server.Done
+}
