@@ -13,6 +13,7 @@ package server
 
 import (
 	"context"
+	"time"
 
 	"github.com/clusterdns/clusterdns/server/wire"
 )
@@ -87,11 +88,12 @@ type Block struct {
 
 // Options are what directives set on the server itself for the queries of one block.
 type Options struct {
-	Shuffle   bool   // loadbalance: address records leave in random order
-	MaxUDP    uint16 // bufsize: the largest UDP reply, whatever the client takes; 0 for no limit of our own
-	PanicHard bool   // debug: a panic ends the process instead of becoming SERVFAIL
-	NoEDE     bool   // no Extended DNS Errors in replies
-	AnyClass  bool   // chaos or forward is in the chain: classes other than IN are asked as well, otherwise they are REFUSED
+	Shuffle   bool          // loadbalance: address records leave in random order
+	MaxUDP    uint16        // bufsize: the largest UDP reply, whatever the client takes; 0 for no limit of our own
+	PanicHard bool          // debug: a panic ends the process instead of becoming SERVFAIL
+	NoEDE     bool          // no Extended DNS Errors in replies
+	Patience  time.Duration // cancel: how long a query may wait; 0 for the usual 5 seconds
+	AnyClass  bool          // chaos or forward is in the chain: classes other than IN are asked as well, otherwise they are REFUSED
 }
 
 // MetadataProvider knows facts about a query by label, such as "kubernetes/client-namespace". They are computed when asked for, so a

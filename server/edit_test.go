@@ -5,6 +5,7 @@ import (
 	"net/netip"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/miekg/dns"
 
@@ -224,5 +225,26 @@ func TestTargetsThatNobodyServes(t *testing.T) {
 		if r := s.Ask(t, "a.example.org.", dns.TypeA); r.Rcode != c.want || len(r.Answer) != 1 {
 			t.Errorf("%+v: got %v", c, r)
 		}
+	}
+}
+
+// forever waits until its context ends.
+type forever struct{ slow }
+
+func (forever) AwaitAnswer(ctx context.Context, r *server.Reply, _ *server.Query) server.Verdict {
+	<-ctx.Done()
+	return r.Fail(ctx.Err())
+}
+
+func TestPatience(t *testing.T) {
+	t.Parallel()
+	b := servertest.Block(".", server.Stage{Name: "forever", Handler: forever{}})
+	b.Options.Patience = time.Millisecond
+	start := time.Now()
+	if r := servertest.Start(t, b).Exchange(t, "tcp", servertest.Query("example.org.", dns.TypeA, 0)); r.Rcode != dns.RcodeServerFailure {
+		t.Errorf("got %v", r)
+	}
+	if d := time.Since(start); d > 4*time.Second {
+		t.Errorf("waited %v, want about a millisecond", d)
 	}
 }

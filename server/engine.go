@@ -339,6 +339,11 @@ func (e *engine) park(s *slab) outcome {
 func (e *engine) resume(s *slab) {
 	defer e.waiting.Done()
 	ctx := e.deadline.after(patience)
+	if p := s.q.Block.Options.Patience; p > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(context.Background(), p)
+		defer cancel()
+	}
 	out := e.await(s, ctx)
 	e.parked.Add(-1)
 	if out == replied {
