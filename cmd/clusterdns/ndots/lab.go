@@ -49,20 +49,23 @@ func (l *Lab) Lookup(ctx context.Context, name string) Lookup {
 	begin := time.Now()
 	out := Lookup{Name: name, Outcome: NXDomain}
 	nodata, failed := false, false
-	for _, c := range l.Rules.Candidates(name, l.NDots, l.Search) {
-		pair := [2]Query{{Name: c, Type: "A"}, {Name: c, Type: "AAAA"}}
+	candidates := l.Rules.Candidates(name, l.NDots, l.Search)
+	asIsFirst := candidates[0] == dns.Fqdn(name)
+	for i := 0; i < len(candidates) && ctx.Err() == nil; {
+		pair := [2]Query{{Name: candidates[i], Type: "A"}, {Name: candidates[i], Type: "AAAA"}}
 		var wg sync.WaitGroup
-		for i := range pair {
-			wg.Go(func() { l.ask(ctx, &pair[i], begin) })
+		for k := range pair {
+			wg.Go(func() { l.ask(ctx, &pair[k], begin) })
 		}
 		wg.Wait()
 		out.Queries = append(out.Queries, pair[:]...)
 		o := combine(pair[0].outcome, pair[1].outcome)
 		nodata, failed = nodata || o == NoData, failed || o == Failed
-		if o == Found || !l.Rules.GoesOn(o) || ctx.Err() != nil {
+		if o == Found {
 			out.Outcome, out.Took = o, time.Since(begin)
 			return out
 		}
+		i = l.Rules.Next(o, i, len(candidates), asIsFirst)
 	}
 	switch { // what resolvers report when nothing was found is the most hopeful of what they saw
 	case failed:

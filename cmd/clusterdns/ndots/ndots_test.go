@@ -16,29 +16,31 @@ import (
 	"github.com/clusterdns/clusterdns/server/servertest"
 )
 
-// cluster answers like a cluster: names it holds, NXDOMAIN for others; AAAA is NODATA, and fails.example. is SERVFAIL.
-func cluster(t *testing.T) string {
+// cluster is clusterAnswer as a server.
+func cluster(t *testing.T) string { return servertest.Upstream(t, clusterAnswer) }
+
+// clusterAnswer answers like a cluster: names it holds, NXDOMAIN for others; AAAA is NODATA, and fails.example. is SERVFAIL.
+func clusterAnswer(w dns.ResponseWriter, q *dns.Msg) {
 	known := map[string]string{
 		"web.prod.svc.cluster.local.":                  "10.96.0.1",
 		"api.example.com.":                             "192.0.2.1",
 		"only6.example.com.default.svc.cluster.local.": "",
+		"bare.example.com.":                            "",
 	}
-	return servertest.Upstream(t, func(w dns.ResponseWriter, q *dns.Msg) {
-		m := new(dns.Msg)
-		m.SetReply(q)
-		name := strings.ToLower(q.Question[0].Name)
-		addr, ok := known[name]
-		switch {
-		case strings.HasPrefix(name, "fails.example."):
-			m.Rcode = dns.RcodeServerFailure
-		case !ok:
-			m.Rcode = dns.RcodeNameError
-		case addr != "" && q.Question[0].Qtype == dns.TypeA:
-			rr, _ := dns.NewRR(name + " 30 IN A " + addr)
-			m.Answer = append(m.Answer, rr)
-		}
-		_ = w.WriteMsg(m)
-	})
+	m := new(dns.Msg)
+	m.SetReply(q)
+	name := strings.ToLower(q.Question[0].Name)
+	addr, ok := known[name]
+	switch {
+	case strings.HasPrefix(name, "fails.example."), name == "sick.example.com.default.svc.cluster.local.":
+		m.Rcode = dns.RcodeServerFailure
+	case !ok:
+		m.Rcode = dns.RcodeNameError
+	case addr != "" && q.Question[0].Qtype == dns.TypeA:
+		rr, _ := dns.NewRR(name + " 30 IN A " + addr)
+		m.Answer = append(m.Answer, rr)
+	}
+	_ = w.WriteMsg(m)
 }
 
 func TestCandidates(t *testing.T) {
@@ -82,7 +84,8 @@ func TestLookup(t *testing.T) {
 		{"glibc", "web.prod", 5, "found after 4 queries"},
 		{"glibc", "nothing.example.com", 1, "nxdomain after 8 queries"},
 		{"musl", "nothing.example.com", 1, "nxdomain after 2 queries"},
-		{"glibc", "only6.example.com", 5, "nodata after 8 queries"},
+		{"glibc", "only6.example.com", 5, "nodata after 4 queries"},
+		{"go", "only6.example.com", 5, "nodata after 8 queries"},
 		{"musl", "only6.example.com", 5, "nodata after 2 queries"},
 		{"glibc", "fails.example", 5, "failed after 8 queries"},
 		{"musl", "fails.example", 5, "failed after 2 queries"},

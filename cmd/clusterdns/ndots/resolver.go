@@ -27,6 +27,8 @@ type Rules struct {
 	SearchAfter bool
 	// Stops are the outcomes, besides Found, after which no further candidate is tried.
 	Stops []Outcome
+	// Skips are the outcomes after which the rest of the search list is skipped, but the name as it is still tried.
+	Skips []Outcome
 	// Timeout is how long one attempt waits, Attempts how many there are for each candidate.
 	Timeout  time.Duration
 	Attempts int
@@ -38,8 +40,8 @@ type Rules struct {
 func Resolvers() []Rules {
 	return []Rules{
 		{
-			Name: "glibc", SearchAfter: true, Timeout: 5 * time.Second, Attempts: 2,
-			About: "A and AAAA at once from one socket; goes on after NODATA and SERVFAIL",
+			Name: "glibc", SearchAfter: true, Skips: []Outcome{NoData}, Timeout: 5 * time.Second, Attempts: 2,
+			About: "A and AAAA at once from one socket; NODATA ends the search list, SERVFAIL does not",
 		},
 		{
 			Name: "musl", Stops: []Outcome{NoData, Failed}, Timeout: 2500 * time.Millisecond, Attempts: 2,
@@ -89,8 +91,19 @@ func (r *Rules) Candidates(name string, ndots int, search []string) []string {
 	return out
 }
 
-// GoesOn says whether the next candidate is tried after one that came out so.
-func (r *Rules) GoesOn(o Outcome) bool { return o != Found && !slices.Contains(r.Stops, o) }
+// Next gives the index of the candidate that is tried after number i of n came out so, or n for none. The name as it is stands first if
+// asIsFirst, and last otherwise.
+func (r *Rules) Next(o Outcome, i, n int, asIsFirst bool) int {
+	switch {
+	case o == Found || slices.Contains(r.Stops, o):
+		return n
+	case !slices.Contains(r.Skips, o) || asIsFirst && i == 0:
+		return i + 1
+	case asIsFirst:
+		return n
+	}
+	return max(i+1, n-1)
+}
 
 // combine makes one outcome of the two for A and AAAA.
 func combine(a, aaaa Outcome) Outcome {
