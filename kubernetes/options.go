@@ -227,7 +227,7 @@ func setFallthrough(p *parser, l *directive.Line) error {
 		return nil
 	}
 	var err error
-	p.Fallthrough, err = zones(l.Args)
+	p.Fallthrough, err = zones(p.in, l.Args)
 	return err
 }
 

@@ -1,0 +1,399 @@
+package kubernetes
+
+import (
+	"bytes"
+	"encoding/binary"
+	"net/netip"
+
+	"github.com/clusterdns/clusterdns/server"
+	"github.com/clusterdns/clusterdns/server/wire"
+)
+
+// selection is the endpoints of a Service that a name asks for.
+type selection struct {
+	eps    *endpoints
+	byHost []uint32 // nil: the indexes from lo up to but without hi; else those of byHost at these places
+	lo, hi int
+	ports  portQuery
+	zone   []byte // wire labels; nil for any
+}
+
+func (s *selection) len() int { return s.hi - s.lo }
+
+// index is the k-th of the indexes in question.
+func (s *selection) index(k int) int {
+	if s.byHost != nil {
+		return int(s.byHost[s.lo+k])
+	}
+	return s.lo + k
+}
+
+// takes says whether endpoint i is asked for.
+func (s *selection) takes(i int) bool {
+	return (s.zone == nil || string(s.zone) == s.eps.zone(i)) && s.ports.any(s.eps.portsOf(i))
+}
+
+// answerEndpoint answers ENDPOINT.SERVICE.NAMESPACE.svc, and _PROTOCOL above named ports.
+func (a *asked) answerEndpoint(e *entry) server.Verdict {
+	label := a.label(0)
+	if e.eps != nil {
+		sel := selection{eps: e.eps}
+		if sel.lo, sel.hi = e.eps.named(label); sel.len() > 0 {
+			sel.byHost = e.eps.byHost
+			return a.answerEndpoints(&sel, e)
+		}
+		if addr, ok := parseDashed(label); ok && dashedIs(addr, label) {
+			if sel.lo, sel.hi = e.eps.unnamed(addr); sel.len() > 0 {
+				return a.answerEndpoints(&sel, e)
+			}
+		}
+	}
+	if label[0] == '_' && a.hasProtocol(e, label[1:]) {
+		return a.nodata()
+	}
+	return a.absent(whyNoEndpoint)
+}
+
+// hasProtocol says whether names _PORT._PROTOCOL exist below a Service, or with zonal those of zones.
+func (a *asked) hasProtocol(e *entry, proto []byte) bool {
+	if e.svc.form == formClusterIP {
+		return named(e.svc.ports, proto)
+	}
+	if a.k.opts.Zonal && string(proto) == "zone" {
+		return true
+	}
+	if e.eps != nil {
+		for _, g := range e.eps.groups {
+			if named(g, proto) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// unnamed gives the indexes of the endpoints that are named after an address: equal addresses are sorted by host, the empty one first.
+func (e *endpoints) unnamed(addr netip.Addr) (lo, hi int) {
+	lo, hi = e.at(addr)
+	end := lo
+	for end < hi && e.host(end) == "" {
+		end++
+	}
+	return lo, end
+}
+
+// answerEndpoints answers with endpoints.
+func (a *asked) answerEndpoints(s *selection, e *entry) server.Verdict {
+	any, family := false, false
+	for k := range s.len() {
+		if i := s.index(k); s.takes(i) {
+			any = true
+			family = family || (i < len(s.eps.v4)) == (a.q.Type == wire.TypeA)
+		}
+	}
+	switch {
+	case !any:
+		return a.absent(whyNoPort)
+	case a.q.Type == wire.TypeSRV:
+		return a.endpointSRV(s, e)
+	case !family || a.q.Type != wire.TypeA && a.q.Type != wire.TypeAAAA:
+		return a.nodata()
+	}
+	r := a.r
+	for _, k := range r.Order(s.len()) {
+		i := s.index(int(k))
+		if (i < len(s.eps.v4)) != (a.q.Type == wire.TypeA) || !s.takes(i) || s.repeatsAddr(int(k)) {
+			continue
+		}
+		if !r.Addr(server.Answer, server.Owner, a.k.opts.TTL, s.eps.addr(i)) {
+			break
+		}
+	}
+	return a.done()
+}
+
+// repeatsAddr says whether an endpoint before the k-th has its address and is asked for. Equal addresses stand side by side.
+func (s *selection) repeatsAddr(k int) bool {
+	addr := s.eps.addr(s.index(k))
+	for k--; k >= 0 && s.eps.addr(s.index(k)) == addr; k-- {
+		if s.takes(s.index(k)) {
+			return true
+		}
+	}
+	return false
+}
+
+// endpointSRV answers SRV with one record for each endpoint's name and port number, and their addresses.
+func (a *asked) endpointSRV(s *selection, e *entry) server.Verdict {
+	records := s.records()
+	if records == 0 {
+		return a.nodata()
+	}
+	r, n := a.r, s.len()
+	order, weight := r.Order(n), weightOf(records)
+	targets := r.Scratch(2 * n) // where the name of each endpoint stands in the reply, by place in the selection
+	clear(targets)
+	for _, k := range order {
+		i := s.index(int(k))
+		if !s.takes(i) {
+			continue
+		}
+		ports := s.eps.portsOf(i)
+		for p := range ports {
+			if !s.ports.matches(&ports[p]) || s.ports.repeats(ports, p) || s.repeatsPort(int(k), ports[p].number) {
+				continue
+			}
+			a.beginSRV(weight, ports[p].number)
+			if at := binary.BigEndian.Uint16(targets[2*k:]); at != 0 {
+				r.PutLabels(nil, server.Ref(at))
+			} else {
+				binary.BigEndian.PutUint16(targets[2*k:], uint16(min(r.Len(), 0xFFFE)))
+				a.putEndpoint(s.eps, e, i)
+			}
+			if !r.End() {
+				return a.done()
+			}
+		}
+	}
+	a.glue(s, order, targets)
+	return a.done()
+}
+
+// glue appends the addresses of the SRV records' targets.
+func (a *asked) glue(s *selection, order []uint32, targets []byte) {
+	for _, k := range order {
+		i := s.index(int(k))
+		if !s.takes(i) || s.repeatsEndpoint(int(k)) {
+			continue
+		}
+		at := binary.BigEndian.Uint16(targets[2*k:])
+		s.mates(int(k), func(m int) bool {
+			if at == 0 {
+				at = binary.BigEndian.Uint16(targets[2*m:])
+			}
+			return at == 0
+		})
+		if at != 0 {
+			a.r.Addr(server.Additional, server.Ref(at), a.k.opts.TTL, s.eps.addr(i))
+		}
+	}
+}
+
+// records is how many SRV records there would be if every endpoint had a name of its own: what the weight is divided by.
+func (s *selection) records() int {
+	n := 0
+	for k := range s.len() {
+		i := s.index(k)
+		if !s.takes(i) {
+			continue
+		}
+		ports := s.eps.portsOf(i)
+		for p := range ports {
+			if s.ports.matches(&ports[p]) && !s.counted(k, &ports[p]) {
+				n++
+			}
+		}
+	}
+	return n
+}
+
+// counted says whether an endpoint before the k-th with the same address and name has the same port.
+func (s *selection) counted(k int, p *port) bool {
+	found, addr := false, s.eps.addr(s.index(k))
+	s.mates(k, func(m int) bool {
+		i := s.index(m)
+		if m < k && s.eps.addr(i) == addr && s.takes(i) {
+			for _, o := range s.eps.portsOf(i) {
+				found = found || o == *p
+			}
+		}
+		return !found
+	})
+	return found
+}
+
+// repeatsPort says whether an endpoint before the k-th with the same name has a port of that number that is asked for.
+func (s *selection) repeatsPort(k int, number uint16) bool {
+	found := false
+	s.mates(k, func(m int) bool {
+		if i := s.index(m); m < k && s.takes(i) {
+			for _, o := range s.eps.portsOf(i) {
+				found = found || o.number == number && s.ports.matches(&o)
+			}
+		}
+		return !found
+	})
+	return found
+}
+
+// repeatsEndpoint says whether an endpoint before the k-th has the same name and address.
+func (s *selection) repeatsEndpoint(k int) bool {
+	found, addr := false, s.eps.addr(s.index(k))
+	s.mates(k, func(m int) bool {
+		i := s.index(m)
+		found = found || m < k && s.eps.addr(i) == addr && s.takes(i)
+		return !found
+	})
+	return found
+}
+
+// mates calls f with the places of the other endpoints in the selection that have the same name as the k-th, until f says false.
+func (s *selection) mates(k int, f func(m int) bool) {
+	i := s.index(k)
+	host := s.eps.host(i)
+	if host == "" {
+		if s.eps.group == nil {
+			return // no two are named after the same address
+		}
+		lo, hi := s.eps.unnamed(s.eps.addr(i))
+		for m := max(lo, s.lo) - s.lo; m < min(hi, s.hi)-s.lo; m++ {
+			if m != k && !f(m) {
+				return
+			}
+		}
+		return
+	}
+	if s.byHost != nil { // all of them have the name
+		for m := range s.len() {
+			if m != k && s.eps.host(s.index(m)) == host && !f(m) {
+				return
+			}
+		}
+		return
+	}
+	lo, hi := s.eps.sameHost(host)
+	for _, j := range s.eps.byHost[lo:hi] {
+		if m := int(j) - s.lo; m != k && m >= 0 && m < s.len() && !f(m) {
+			return
+		}
+	}
+}
+
+// sameHost gives where in byHost the endpoints with these wire labels stand.
+func (e *endpoints) sameHost(host string) (lo, hi int) {
+	lo, hi = 0, len(e.byHost)
+	for lo < hi {
+		if m := (lo + hi) / 2; compareWire(e.hosts[e.byHost[m]], host) < 0 {
+			lo = m + 1
+		} else {
+			hi = m
+		}
+	}
+	for hi = lo; hi < len(e.byHost) && e.hosts[e.byHost[hi]] == host; {
+		hi++
+	}
+	return lo, hi
+}
+
+// putEndpoint writes the name of endpoint i into RDATA.
+func (a *asked) putEndpoint(eps *endpoints, e *entry, i int) {
+	if host := eps.host(i); host != "" {
+		a.putService(e, host)
+		return
+	}
+	var buf [64]byte
+	a.r.Put(appendDashed(buf[:0], eps.addr(i)))
+	a.putService(e, "")
+}
+
+// appendDashed appends the label, length byte included, that an address is named by: its text with dashes for dots and colons.
+func appendDashed(b []byte, addr netip.Addr) []byte {
+	at := len(b)
+	b = addr.AppendTo(append(b, 0))
+	for i := at + 1; i < len(b); i++ {
+		if b[i] == '.' || b[i] == ':' {
+			b[i] = '-'
+		}
+	}
+	b[at] = byte(len(b) - at - 1)
+	return b
+}
+
+// dashedIs says whether a label is the very one that an address is named by.
+func dashedIs(addr netip.Addr, label []byte) bool {
+	var buf [64]byte
+	return string(appendDashed(buf[:0], addr)[1:]) == string(label)
+}
+
+// parseDashed reads an address with dashes in place of dots or colons, in any valid spelling: three dashes, none of them together, make
+// an IPv4 address, as in CoreDNS. An IPv4 address in IPv6 form is IPv4.
+func parseDashed(label []byte) (netip.Addr, bool) {
+	dashes, double := 0, false
+	for i, c := range label {
+		if c == '-' {
+			dashes++
+			double = double || i > 0 && label[i-1] == '-'
+		}
+	}
+	if dashes == 3 && !double {
+		return parseDashed4(label)
+	}
+	return parseDashed6(label)
+}
+
+func parseDashed4(label []byte) (netip.Addr, bool) {
+	var b [4]byte
+	for i := range b {
+		end := bytes.IndexByte(label, '-')
+		if end < 0 {
+			end = len(label)
+		}
+		v, ok := octet(label[:end])
+		if !ok {
+			return netip.Addr{}, false
+		}
+		b[i], label = v, label[min(end+1, len(label)):]
+	}
+	return netip.AddrFrom4(b), true
+}
+
+// parseDashed6 reads RFC 4291 2.2, forms 1 and 2.
+func parseDashed6(label []byte) (netip.Addr, bool) {
+	var b [16]byte
+	n, gap := 0, -1 // bytes read; where "::" stands
+	if len(label) >= 2 && label[0] == '-' && label[1] == '-' {
+		gap, label = 0, label[2:]
+	}
+	for len(label) > 0 {
+		v, digits := group(label)
+		if digits == 0 || n == len(b) {
+			return netip.Addr{}, false
+		}
+		b[n], b[n+1] = byte(v>>8), byte(v)
+		n, label = n+2, label[digits:]
+		switch {
+		case len(label) == 0:
+		case label[0] != '-' || len(label) == 1:
+			return netip.Addr{}, false
+		case label[1] != '-':
+			label = label[1:]
+		case gap >= 0:
+			return netip.Addr{}, false
+		default:
+			gap, label = n, label[2:]
+		}
+	}
+	if gap >= 0 && n < len(b) {
+		copy(b[gap+len(b)-n:], b[gap:n])
+		clear(b[gap : gap+len(b)-n])
+		n = len(b)
+	} else if gap >= 0 {
+		return netip.Addr{}, false // "::" stands for at least one group
+	}
+	return netip.AddrFrom16(b).Unmap(), n == len(b)
+}
+
+// group reads one to four hexadecimal digits and says how many there were; 0 if there are none or more.
+func group(label []byte) (v uint16, digits int) {
+	for digits < len(label) {
+		d, ok := nibble(label[digits : digits+1])
+		if !ok {
+			break
+		}
+		if digits++; digits > 4 {
+			return 0, 0
+		}
+		v = v<<4 | uint16(d)
+	}
+	return v, digits
+}

@@ -1,0 +1,328 @@
+package kubernetes
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/netip"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
+	kjson "sigs.k8s.io/json"
+	"sigs.k8s.io/yaml"
+)
+
+// manifest is what one file of manifests holds.
+type manifest struct {
+	objects    []Object
+	endpoints  []*corev1.Endpoints //nolint:staticcheck // deprecated in favour of slices, and still written by hand
+	namespaces map[string]bool     // of the objects: they exist even if no Namespace says so, as in a cluster
+}
+
+// decoder reads files of manifests.
+type decoder struct {
+	labels     labels.Selector
+	namespaces labels.Selector
+	pods       bool
+	// warn takes fields that are not known: those of a newer cluster, or slips of the pen.
+	warn func(place string, err error)
+}
+
+func newDecoder(o *Options, warn func(place string, err error)) (*decoder, error) {
+	d := &decoder{pods: o.Needed(KindPod), warn: warn}
+	var err error
+	if d.labels, err = labels.Parse(o.Labels); err != nil {
+		return nil, err
+	}
+	d.namespaces, err = labels.Parse(o.NamespaceLabels)
+	return d, err
+}
+
+// maxErrors bounds how many faults of one file are told: after a few the reader knows.
+const maxErrors = 10
+
+// decode reads a file. Its error names each bad document by number, from 1, and the field.
+func (d *decoder) decode(file string, data []byte) (m *manifest, err error) {
+	m = &manifest{namespaces: map[string]bool{}}
+	var errs []error
+	err = documents(data, func(n int, doc []byte) {
+		place := fmt.Sprintf("%s: document %d", file, n)
+		if err := d.guarded(m, place, doc, metav1.TypeMeta{}); err != nil && len(errs) < maxErrors {
+			errs = append(errs, err)
+		}
+	})
+	if err != nil {
+		errs = append(errs, fmt.Errorf("%s: %w", file, err))
+	}
+	if len(errs) > 0 {
+		return nil, errors.Join(errs...)
+	}
+	return m, nil
+}
+
+// documents calls f for each document of YAML, or of JSON one behind the other.
+func documents(data []byte, f func(n int, doc []byte)) error {
+	if t := bytes.TrimLeft(data, " \t\r\n\ufeff"); len(t) > 0 && t[0] == '{' {
+		dec := json.NewDecoder(bytes.NewReader(t))
+		for n := 1; ; n++ {
+			var doc json.RawMessage
+			if err := dec.Decode(&doc); errors.Is(err, io.EOF) {
+				return nil
+			} else if err != nil {
+				return fmt.Errorf("document %d: %w", n, err)
+			}
+			f(n, doc)
+		}
+	}
+	r := utilyaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(data)))
+	for n := 1; ; n++ {
+		doc, err := r.Read()
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("document %d: %w", n, err)
+		}
+		f(n, doc)
+	}
+}
+
+// guarded is document, whose parsers are not ours: a panic of theirs is an error of the file.
+func (d *decoder) guarded(m *manifest, place string, doc []byte, as metav1.TypeMeta) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("%s: malformed: %v", place, p)
+		}
+	}()
+	return d.document(m, place, doc, as)
+}
+
+// document reads one object or list. as is its kind where it does not say so itself, as within lists of one kind.
+func (d *decoder) document(m *manifest, place string, doc []byte, as metav1.TypeMeta) error {
+	if len(bytes.TrimSpace(doc)) == 0 {
+		return nil
+	}
+	if t := bytes.TrimSpace(doc); t[0] != '{' {
+		var err error
+		if doc, err = yaml.YAMLToJSONStrict(doc); err != nil {
+			return fmt.Errorf("%s: %w", place, err)
+		}
+	}
+	if t := bytes.TrimSpace(doc); string(t) == "null" {
+		return nil // only comments
+	} else if t[0] != '{' {
+		return fmt.Errorf("%s: not an object", place)
+	}
+	head := struct {
+		metav1.TypeMeta `json:",inline"`
+		Items           []json.RawMessage `json:"items"`
+	}{TypeMeta: as}
+	if err := json.Unmarshal(doc, &head); err != nil {
+		return fmt.Errorf("%s: %w", place, err)
+	}
+	if head.Kind == "" || head.APIVersion == "" {
+		return fmt.Errorf("%s: kind or apiVersion is missing", place)
+	}
+	if item, ok := strings.CutSuffix(head.Kind, "List"); ok {
+		return d.list(m, place, head.Items, metav1.TypeMeta{Kind: item, APIVersion: head.APIVersion})
+	}
+	return d.object(m, place, doc, head.TypeMeta)
+}
+
+func (d *decoder) list(m *manifest, place string, items []json.RawMessage, as metav1.TypeMeta) error {
+	var errs []error
+	for i, item := range items {
+		if err := d.document(m, fmt.Sprintf("%s: item %d", place, i+1), item, as); err != nil && len(errs) < maxErrors {
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// object reads one object of a kind that makes records, and nothing of the others.
+func (d *decoder) object(m *manifest, place string, doc []byte, t metav1.TypeMeta) error {
+	switch t.APIVersion + " " + t.Kind {
+	case "v1 Namespace":
+		var o corev1.Namespace
+		err := d.read(place, doc, &o, t.Kind, &o.ObjectMeta, false)
+		if err == nil && d.namespaces.Matches(namespaceLabels(&o)) {
+			m.objects = append(m.objects, FromNamespace(&o))
+		}
+		return err
+	case "v1 Service":
+		var o corev1.Service
+		err := d.read(place, doc, &o, t.Kind, &o.ObjectMeta, true, func() error { return checkService(&o) })
+		if err == nil && d.keep(m, &o.ObjectMeta) {
+			m.objects = append(m.objects, FromService(&o))
+		}
+		return err
+	case "discovery.k8s.io/v1 EndpointSlice":
+		var o discoveryv1.EndpointSlice
+		err := d.read(place, doc, &o, t.Kind, &o.ObjectMeta, true, func() error { return checkSlice(&o) })
+		if err == nil && d.keep(m, &o.ObjectMeta) {
+			m.objects = append(m.objects, FromEndpointSlice(&o))
+		}
+		return err
+	case "v1 Endpoints":
+		o := new(corev1.Endpoints) //nolint:staticcheck // see manifest
+		err := d.read(place, doc, o, t.Kind, &o.ObjectMeta, true, func() error { return checkEndpoints(o) })
+		if err == nil && d.keep(m, &o.ObjectMeta) {
+			m.endpoints = append(m.endpoints, o)
+		}
+		return err
+	case "v1 Pod":
+		if !d.pods {
+			return nil
+		}
+		var o corev1.Pod
+		err := d.read(place, doc, &o, t.Kind, &o.ObjectMeta, true, func() error { return checkPod(&o) })
+		if err == nil && d.keep(m, &o.ObjectMeta) {
+			m.objects = append(m.objects, FromPod(&o))
+		}
+		return err
+	}
+	return nil
+}
+
+// keep says whether the labels option lets an object be seen, and notes its namespace.
+func (d *decoder) keep(m *manifest, meta *metav1.ObjectMeta) bool {
+	m.namespaces[meta.Namespace] = true
+	return d.labels.Matches(labels.Set(meta.Labels))
+}
+
+// namespaceLabels are a Namespace's labels, with the one that the control plane gives each.
+func namespaceLabels(n *corev1.Namespace) labels.Set {
+	all := labels.Set{corev1.LabelMetadataName: n.Name}
+	for k, v := range n.Labels {
+		all[k] = v
+	}
+	return all
+}
+
+// read decodes an object, fills in the namespace that kubectl would take, and checks it.
+func (d *decoder) read(place string, doc []byte, to any, kind string, meta *metav1.ObjectMeta, namespaced bool, checks ...func() error) error {
+	strict, err := kjson.UnmarshalStrict(doc, to)
+	place += ": " + kind
+	if err != nil {
+		return fmt.Errorf("%s: %w", place, err)
+	}
+	if namespaced && meta.Namespace == "" {
+		meta.Namespace = metav1.NamespaceDefault
+	}
+	if meta.Name == "" {
+		return fmt.Errorf("%s: metadata.name is missing", place)
+	}
+	if namespaced {
+		place += " " + meta.Namespace + "/" + meta.Name
+	} else {
+		place += " " + meta.Name
+	}
+	for _, check := range checks {
+		if err := check(); err != nil {
+			return fmt.Errorf("%s: %w", place, err)
+		}
+	}
+	for _, err := range strict {
+		d.warn(place, err)
+	}
+	return nil
+}
+
+func checkService(s *corev1.Service) error {
+	if s.Spec.ClusterIP != "" && s.Spec.ClusterIP != corev1.ClusterIPNone {
+		if err := checkAddr("spec.clusterIP", s.Spec.ClusterIP); err != nil {
+			return err
+		}
+	}
+	for i, a := range s.Spec.ClusterIPs {
+		if a == corev1.ClusterIPNone {
+			continue
+		}
+		if err := checkAddr(fmt.Sprintf("spec.clusterIPs[%d]", i), a); err != nil {
+			return err
+		}
+	}
+	for i, p := range s.Spec.Ports {
+		if err := checkPort(fmt.Sprintf("spec.ports[%d].port", i), p.Port); err != nil {
+			return err
+		}
+	}
+	if s.Spec.Type == corev1.ServiceTypeExternalName && s.Spec.ExternalName == "" {
+		return errors.New("spec.externalName is missing")
+	}
+	if len(s.Name) > 63 {
+		return errors.New("metadata.name is longer than 63 bytes")
+	}
+	return nil
+}
+
+func checkSlice(s *discoveryv1.EndpointSlice) error {
+	for i, p := range s.Ports {
+		if p.Port == nil {
+			continue
+		}
+		if err := checkPort(fmt.Sprintf("ports[%d].port", i), *p.Port); err != nil {
+			return err
+		}
+	}
+	if s.AddressType == discoveryv1.AddressTypeFQDN {
+		return nil
+	}
+	for i := range s.Endpoints {
+		for j, a := range s.Endpoints[i].Addresses {
+			if err := checkAddr(fmt.Sprintf("endpoints[%d].addresses[%d]", i, j), a); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func checkEndpoints(e *corev1.Endpoints) error { //nolint:staticcheck // see manifest
+	for i, sub := range e.Subsets {
+		for j, a := range append(append([]corev1.EndpointAddress(nil), sub.Addresses...), sub.NotReadyAddresses...) { //nolint:staticcheck // see manifest
+			if err := checkAddr(fmt.Sprintf("subsets[%d]: address %d", i, j), a.IP); err != nil {
+				return err
+			}
+		}
+		for j, p := range sub.Ports {
+			if err := checkPort(fmt.Sprintf("subsets[%d].ports[%d].port", i, j), p.Port); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func checkPod(p *corev1.Pod) error {
+	for i, a := range p.Status.PodIPs {
+		if err := checkAddr(fmt.Sprintf("status.podIPs[%d].ip", i), a.IP); err != nil {
+			return err
+		}
+	}
+	if p.Status.PodIP == "" {
+		return nil
+	}
+	return checkAddr("status.podIP", p.Status.PodIP)
+}
+
+func checkAddr(field, text string) error {
+	if _, err := netip.ParseAddr(text); err != nil {
+		return fmt.Errorf("%s: %q is not an IP address", field, text)
+	}
+	return nil
+}
+
+func checkPort(field string, n int32) error {
+	if n < 1 || n > 65535 {
+		return fmt.Errorf("%s: %d is not within 1 and 65535", field, n)
+	}
+	return nil
+}

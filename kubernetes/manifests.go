@@ -1,0 +1,304 @@
+package kubernetes
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io/fs"
+	"iter"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/fsnotify/fsnotify"
+)
+
+// The times of following files.
+const (
+	// settleTime is how long after a change files are read: an editor that writes in several steps has finished by then, and a change
+	// still shows well within a second.
+	settleTime = 100 * time.Millisecond
+	// maxSettle bounds that for files that never come to rest.
+	maxSettle = 500 * time.Millisecond
+	// rescanTime is how often files are looked at even if no change was announced: network file systems announce none.
+	rescanTime = time.Second
+)
+
+// Manifests is the Source that reads a cluster from files of Kubernetes objects in YAML or JSON: single ones, several documents in one file, and lists,
+// such as kubectl get -o yaml writes. It follows changes of the files. A file that turns bad keeps its last good state.
+//
+// Of a folder, the files directly in it that end in .yaml, .yml or .json are read, hidden ones not.
+type Manifests struct {
+	opts  Options
+	log   *slog.Logger
+	files map[string]*manifestFile // by path
+}
+
+// manifestFile is a file as it was read last.
+type manifestFile struct {
+	info fs.FileInfo
+	sum  [sha256.Size]byte
+	good *manifest // the last that could be read; nil if none could
+	err  error     // why the newest could not
+}
+
+// NewManifests is a source for Options.Manifests.
+func NewManifests(o Options, log *slog.Logger) *Manifests {
+	if log == nil {
+		log = slog.New(slog.DiscardHandler)
+	}
+	return &Manifests{opts: o, log: log, files: map[string]*manifestFile{}}
+}
+
+// Run implements Source. It fails if a file cannot be read at the start.
+func (m *Manifests) Run(ctx context.Context, to Sink) error {
+	dec, err := newDecoder(&m.opts, func(place string, err error) { m.log.Warn("field is not known", "place", place, "error", err) })
+	if err != nil {
+		return err
+	}
+	w, err := fsnotify.NewWatcher()
+	if err != nil {
+		m.log.Warn("changes of manifests are noticed by looking at the files only", "error", err)
+		w = &fsnotify.Watcher{} // its channels are nil: nothing ever comes
+	} else {
+		defer w.Close()
+	}
+	m.watch(w) // before reading, so that no change is missed in between
+	if _, err := m.scan(dec, true); err != nil {
+		return fmt.Errorf("manifests: %w", err)
+	}
+	m.deliver(to)
+	m.follow(ctx, w, dec, to)
+	return nil
+}
+
+// follow reads files again as they change, until ctx ends.
+func (m *Manifests) follow(ctx context.Context, w *fsnotify.Watcher, dec *decoder, to Sink) {
+	rescan := time.NewTicker(rescanTime)
+	defer rescan.Stop()
+	var settle <-chan time.Time
+	var first time.Time
+	for {
+		changed := false
+		select {
+		case <-ctx.Done():
+			return
+		case <-w.Events:
+			if settle == nil {
+				first = time.Now()
+			}
+			settle = time.After(max(0, min(settleTime, maxSettle-time.Since(first))))
+			continue
+		case err := <-w.Errors:
+			m.log.Warn("watching manifests", "error", err)
+			continue
+		case <-settle:
+			settle = nil
+			changed, _ = m.scan(dec, true)
+		case <-rescan.C:
+			changed, _ = m.scan(dec, false)
+		}
+		if changed {
+			m.watch(w)
+			m.deliver(to)
+		}
+	}
+}
+
+// watch makes sure that the folders of all files are watched, and those that symbolic links lead to: files are replaced by renaming,
+// and mounted ConfigMaps by swapping a link. Watching a folder twice does no harm.
+func (m *Manifests) watch(w *fsnotify.Watcher) {
+	if w.Events == nil {
+		return
+	}
+	dirs := map[string]bool{}
+	note := func(p string) {
+		dirs[filepath.Dir(p)] = true
+		if real, err := filepath.EvalSymlinks(p); err == nil {
+			dirs[filepath.Dir(real)] = true
+			if st, err := os.Stat(real); err == nil && st.IsDir() {
+				dirs[real] = true
+			}
+		}
+	}
+	for _, p := range m.opts.Manifests {
+		note(p)
+	}
+	for p := range m.files {
+		note(p)
+	}
+	for d := range dirs {
+		if err := w.Add(d); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			m.log.Warn("folder of manifests cannot be watched", "folder", d, "error", err)
+		}
+	}
+}
+
+// list gives the files to read, and those paths that are not there.
+func (m *Manifests) list() (files []string, err error) {
+	var errs []error
+	for _, p := range m.opts.Manifests {
+		st, err := os.Stat(p)
+		switch {
+		case err != nil:
+			errs = append(errs, err)
+			files = append(files, p) // what was read from it stays
+			for f := range m.files {
+				if filepath.Dir(f) == filepath.Clean(p) {
+					files = append(files, f)
+				}
+			}
+			continue
+		case !st.IsDir():
+			files = append(files, p)
+			continue
+		}
+		entries, err := os.ReadDir(p)
+		if err != nil {
+			errs = append(errs, err)
+		}
+		for _, e := range entries {
+			if isManifest(e.Name()) {
+				files = append(files, filepath.Join(p, e.Name()))
+			}
+		}
+	}
+	return files, errors.Join(errs...)
+}
+
+func isManifest(name string) bool {
+	switch filepath.Ext(name) {
+	case ".yaml", ".yml", ".json":
+		return !strings.HasPrefix(name, ".")
+	}
+	return false
+}
+
+// scan reads the files that have changed and says whether what there is to serve has. Without all, only those whose size, time or
+// identity differs are read. The error is of files that are not as they should be; each is logged once.
+func (m *Manifests) scan(dec *decoder, all bool) (changed bool, err error) {
+	paths, err := m.list()
+	errs := []error{err}
+	for p := range m.files {
+		if !slices.Contains(paths, p) {
+			delete(m.files, p)
+			changed = true
+		}
+	}
+	for _, p := range paths {
+		f := m.files[p]
+		if f == nil {
+			f = new(manifestFile)
+			m.files[p] = f
+		}
+		c, err := f.read(p, dec, all)
+		if err != nil && c {
+			m.log.Error("manifest cannot be used; its last good state stays", "file", p, "error", err)
+		}
+		changed = changed || c
+		errs = append(errs, err)
+	}
+	return changed, errors.Join(errs...)
+}
+
+// read reads a file if it has changed since, and says whether it has. The error is that of its newest state.
+func (f *manifestFile) read(path string, dec *decoder, all bool) (changed bool, err error) {
+	st, err := os.Stat(path)
+	if err != nil {
+		if f.info == nil && f.err != nil {
+			return false, f.err
+		}
+		f.info, f.err, f.sum = nil, err, [sha256.Size]byte{}
+		return true, err
+	}
+	if !all && f.info != nil && os.SameFile(st, f.info) && st.Size() == f.info.Size() && st.ModTime().Equal(f.info.ModTime()) {
+		return false, f.err
+	}
+	data, err := os.ReadFile(path)
+	if err != nil {
+		f.err = err
+		return true, err
+	}
+	f.info = st
+	sum := sha256.Sum256(data)
+	if bytes.Equal(sum[:], f.sum[:]) && (f.good != nil || f.err != nil) {
+		return false, f.err
+	}
+	f.sum = sum
+	good, err := dec.decode(path, data)
+	f.err = err
+	if err == nil {
+		f.good = good
+	}
+	return true, err
+}
+
+// deliver gives the sink everything. Of objects that stand in several files the last counts, in the order of their paths.
+func (m *Manifests) deliver(to Sink) {
+	paths := make([]string, 0, len(m.files))
+	for p := range m.files {
+		paths = append(paths, p)
+	}
+	slices.Sort(paths)
+	var kinds [numKinds][]Object
+	services := map[string]*Service{}
+	implied := map[string]bool{}
+	for _, p := range paths {
+		f := m.files[p].good
+		if f == nil {
+			continue
+		}
+		for _, o := range f.objects {
+			kinds[o.Kind()] = append(kinds[o.Kind()], o)
+			if s, ok := o.(*Service); ok {
+				services[objectKey(s.Key())] = s
+			}
+		}
+		for ns := range f.namespaces {
+			implied[ns] = true
+		}
+	}
+	if m.opts.NamespaceLabels == "" {
+		for ns := range implied {
+			kinds[KindNamespace] = append(kinds[KindNamespace], &Namespace{Name: ns})
+		}
+	}
+	for _, p := range paths {
+		if f := m.files[p].good; f != nil {
+			kinds[KindEndpointSlice] = append(kinds[KindEndpointSlice], f.mirrored(services)...)
+		}
+	}
+	for k := range numKinds {
+		if m.opts.Needed(k) {
+			to.Replace(k, objects(kinds[k]))
+		}
+	}
+}
+
+// mirrored are the slices of a file's Endpoints objects whose Services have no selector.
+func (m *manifest) mirrored(services map[string]*Service) (out []Object) {
+	for _, e := range m.endpoints {
+		if s := services[objectKey(e.Namespace, e.Name)]; s == nil || s.Selector {
+			continue
+		}
+		for _, s := range mirror(e) {
+			out = append(out, s)
+		}
+	}
+	return out
+}
+
+func objects(all []Object) iter.Seq[Object] {
+	return func(yield func(Object) bool) {
+		for _, o := range all {
+			if !yield(o) {
+				return
+			}
+		}
+	}
+}
