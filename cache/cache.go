@@ -11,15 +11,17 @@ import (
 	"bytes"
 	"context"
 	"math"
+	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/clusterdns/clusterdns/server"
 	"github.com/clusterdns/clusterdns/server/wire"
 )
 
-// Cache is what one cache directive keeps. Its Handlers share it. A new configuration whose Options are equal goes on with the same Cache.
+// Cache is what one cache directive keeps, and the handler that answers with it. A new configuration whose Options are equal goes on with the same Cache.
 type Cache struct {
 	opts    Options
 	zones   []wire.Zone // nil for every name
@@ -29,19 +31,21 @@ type Cache struct {
 	store   *store
 	base    time.Time // zero of the clock
 
+	uses    atomic.Pointer[[]use]
 	mu      sync.Mutex
 	running context.Context // nil unless Run runs
-	uses    map[labels]bool // by its handlers
 	waiting sync.WaitGroup  // refreshes in flight
 	fetches int
 }
 
 // New makes an empty cache. It starts nothing; see Run.
 func New(o Options, m *Metrics) *Cache {
-	return &Cache{
+	c := &Cache{
 		opts: o, zones: parseZones(o.Zones), noPos: parseZones(o.NoSuccess), noNeg: parseZones(o.NoDenial),
-		metrics: m, store: newStore(&o), base: time.Now(), uses: map[labels]bool{},
+		metrics: m, store: newStore(&o), base: time.Now(),
 	}
+	c.uses.Store(new([]use))
+	return c
 }
 
 // parseZones reads zones in presentation form, which Parse has checked. The root alone needs no look at names: it gives nil for "none" and
@@ -99,14 +103,42 @@ func (c *Cache) end() {
 	c.waiting.Done()
 }
 
-// Handler is the cache as one server block on one listener uses it: server and view are the labels of its metrics. Handlers of equal labels
-// count together.
-func (c *Cache) Handler(server, view string) *Handler {
-	l := labels{server: server, zones: strings.Join(c.opts.Zones, ","), view: view}
+// use is a cache as the blocks of one listener and view use it.
+type use struct {
+	labels labels
+	n      *counters
+}
+
+// counters are those for the block that the query fell into. Blocks come with the configuration, so a cache finds few in its time; they are kept in a
+// slice that is replaced as a whole, and searched without a lock.
+func (c *Cache) counters(q *server.Query) *counters {
+	var server, view string
+	if q.Block != nil {
+		server, view = q.Block.Server, q.Block.View
+	}
+	if n := usedBy(*c.uses.Load(), server, view); n != nil {
+		return n
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.uses[l] = true
-	return &Handler{c: c, n: c.metrics.counters(l)}
+	before := *c.uses.Load()
+	if n := usedBy(before, server, view); n != nil {
+		return n
+	}
+	l := labels{server: server, zones: strings.Join(c.opts.Zones, ","), view: view}
+	n := c.metrics.counters(l)
+	after := append(slices.Clone(before), use{l, n})
+	c.uses.Store(&after)
+	return n
+}
+
+func usedBy(uses []use, server, view string) *counters {
+	for i := range uses {
+		if uses[i].labels.server == server && uses[i].labels.view == view {
+			return uses[i].n
+		}
+	}
+	return nil
 }
 
 func (c *Cache) now(t time.Time) int64 { return int64(t.Sub(c.base)) }
@@ -144,12 +176,6 @@ func inZones(zones []wire.Zone, q *server.Query) bool {
 	return false
 }
 
-// Handler answers from a Cache, and stores what it could not answer.
-type Handler struct {
-	c *Cache
-	n *counters
-}
-
 // everyTTL takes a message's TTLs to 0, so that Splice's MinTTL is what they become.
 const everyTTL = math.MaxUint32
 
@@ -160,8 +186,7 @@ func (c *Cache) cacheable(q *server.Query) bool {
 }
 
 // Answer serves a kept reply, or passes the query on and stores its reply at the end.
-func (h *Handler) Answer(r *server.Reply, q *server.Query) server.Verdict {
-	c := h.c
+func (c *Cache) Answer(r *server.Reply, q *server.Query) server.Verdict {
 	if !c.cacheable(q) {
 		return server.Pass
 	}
@@ -170,54 +195,54 @@ func (h *Handler) Answer(r *server.Reply, q *server.Query) server.Verdict {
 	f := c.store.find(&k, now)
 	switch {
 	case f.entry == nil:
-		return h.miss(r, q, &k)
+		return c.miss(r, q, &k)
 	case !f.stale:
 		if c.opts.Prefetch.Amount > 0 && f.kind != failure {
-			h.prefetch(q, &k, f.entry, now)
+			c.prefetch(q, &k, f.entry, now)
 		}
-		return h.serve(r, q, &k, f, now)
+		return c.serve(r, q, &k, f, now)
 	case c.opts.Stale.Verify && now >= f.retry.Load() && !f.denied:
 		return server.Wait
 	}
 	if now >= f.retry.Load() && !f.denied {
-		h.fetch(q, &k, f.entry)
+		c.fetch(q, &k, f.entry)
 	}
-	return h.serve(r, q, &k, f, now)
+	return c.serve(r, q, &k, f, now)
 }
 
 // miss passes the query on, and has its reply stored.
-func (h *Handler) miss(r *server.Reply, q *server.Query, k *key) server.Verdict {
-	h.n.cell(q.Shard).misses.Add(1)
-	r.OnFinish(h, k.hash)
+func (c *Cache) miss(r *server.Reply, q *server.Query, k *key) server.Verdict {
+	c.counters(q).cell(q.Shard).misses.Add(1)
+	r.OnFinish(c, k.hash)
 	return server.Pass
 }
 
 // prefetch asks for a popular entry again when little of its TTL is left.
-func (h *Handler) prefetch(q *server.Query, k *key, e *entry, now int64) {
-	p := &h.c.opts.Prefetch
+func (c *Cache) prefetch(q *server.Query, k *key, e *entry, now int64) {
+	p := &c.opts.Prefetch
 	if !e.popular(now, p) || now < e.retry.Load() {
 		return
 	}
 	// The last second counts as little, or short TTLs would never be refreshed in time.
 	due := max(int64(e.ttl)*int64(time.Second)*int64(p.Percent)/100, int64(time.Second))
-	if e.expires()-now <= due && h.fetch(q, k, e) != nil {
-		h.n.prefetches.Add(1)
+	if e.expires()-now <= due && c.fetch(q, k, e) != nil {
+		c.counters(q).prefetches.Add(1)
 	}
 }
 
 // serve makes the entry the reply. The caller has no other answer, so one that cannot be spliced in is a miss.
-func (h *Handler) serve(r *server.Reply, q *server.Query, k *key, f found, now int64) server.Verdict {
+func (c *Cache) serve(r *server.Reply, q *server.Query, k *key, f found, now int64) server.Verdict {
 	ttl := f.left(now)
 	switch {
 	case f.stale:
-		ttl = uint32(h.c.opts.Stale.TTL / time.Second)
-	case h.c.opts.KeepTTL:
+		ttl = uint32(c.opts.Stale.TTL / time.Second)
+	case c.opts.KeepTTL:
 		ttl = f.ttl
 	}
 	if err := r.Splice(f.msg, server.Splice{Age: everyTTL, MinTTL: ttl, Flags: wire.FlagRA | wire.FlagAD}); err != nil {
-		return h.miss(r, q, k)
+		return c.miss(r, q, k)
 	}
-	h.n.hit(q.Shard, &f)
+	c.counters(q).hit(q.Shard, &f)
 	if f.kind != failure {
 		// Some clients take no notice of replies without AA, so hits have it, as they have from CoreDNS.
 		r.SetAA()
@@ -225,12 +250,12 @@ func (h *Handler) serve(r *server.Reply, q *server.Query, k *key, f found, now i
 	if q.Followed() {
 		r.LevelTTL(0, everyTTL)
 	}
-	h.explain(r, &f)
+	c.explain(r, &f)
 	return server.Done
 }
 
 // explain adds what is to be said about the reply by Extended DNS Errors (RFC 8914).
-func (h *Handler) explain(r *server.Reply, f *found) {
+func (c *Cache) explain(r *server.Reply, f *found) {
 	if !r.WantsEDE() {
 		return
 	}
@@ -250,8 +275,7 @@ func (h *Handler) explain(r *server.Reply, f *found) {
 }
 
 // Finish stores the reply to a query that had been a miss.
-func (h *Handler) Finish(r *server.Reply, q *server.Query, state uint64) {
-	c := h.c
+func (c *Cache) Finish(r *server.Reply, q *server.Query, state uint64) {
 	k := c.store.key(q)
 	if r.Dropped() || k.hash != state {
 		return // another name by now: what the reply says is not about the one that was looked up
@@ -260,11 +284,11 @@ func (h *Handler) Finish(r *server.Reply, q *server.Query, state uint64) {
 	if msg == nil {
 		// A failure of the server itself, such as too many queries waiting, says nothing about the name.
 		if r.RCode() == wire.RCodeServFail && r.By() != "" {
-			h.keepFailure(q, &k, wire.FlagQR|wire.FlagRD|wire.Flags(wire.RCodeServFail), r.EDE())
+			c.keepFailure(q, &k, wire.FlagQR|wire.FlagRD|wire.Flags(wire.RCodeServFail), r.EDE())
 		}
 		return
 	}
-	if j := h.keep(q, &k, msg, r.EDE(), nil); j.answers {
+	if j := c.keep(q, &k, msg, r.EDE(), nil); j.answers {
 		r.LevelTTL(j.minTTL, j.ttl)
 	}
 }
@@ -279,11 +303,10 @@ type judged struct {
 }
 
 // keep judges a reply and stores it if it may. before is the entry that it refreshes, nil for none.
-func (h *Handler) keep(q *server.Query, k *key, msg []byte, ede []server.ExtendedError, before *entry) judged {
-	c := h.c
+func (c *Cache) keep(q *server.Query, k *key, msg []byte, ede []server.ExtendedError, before *entry) judged {
 	m, v := inspect(msg, k)
 	if v.alien {
-		h.n.drops.Add(1)
+		c.counters(q).drops.Add(1)
 	}
 	if m == nil {
 		return judged{}
@@ -293,7 +316,7 @@ func (h *Handler) keep(q *server.Query, k *key, msg []byte, ede []server.Extende
 	}
 	if v.kind == failure {
 		if before == nil {
-			h.keepFailure(q, k, m.h.Flags, ede)
+			c.keepFailure(q, k, m.h.Flags, ede)
 		}
 		return judged{kind: failure}
 	}
@@ -303,30 +326,30 @@ func (h *Handler) keep(q *server.Query, k *key, msg []byte, ede []server.Extende
 	// A reply to a question that did not want recursion may be less than what others should get.
 	if v.kind != other && j.ttl > 0 && q.RD() && !c.disabled(q, v.kind) {
 		if packed := m.pack(); packed != nil {
-			h.insert(k, &entry{msg: packed, ttl: j.ttl, kind: v.kind}, ede, before)
+			c.insert(q, k, &entry{msg: packed, ttl: j.ttl, kind: v.kind}, ede, before)
 		}
 	}
 	return j
 }
 
 // keepFailure stores that nobody could answer.
-func (h *Handler) keepFailure(q *server.Query, k *key, f wire.Flags, ede []server.ExtendedError) {
-	ttl := uint32(h.c.opts.ServFail / time.Second)
-	if ttl == 0 || h.c.disabled(q, failure) {
+func (c *Cache) keepFailure(q *server.Query, k *key, f wire.Flags, ede []server.ExtendedError) {
+	ttl := uint32(c.opts.ServFail / time.Second)
+	if ttl == 0 || c.disabled(q, failure) {
 		return
 	}
-	h.insert(k, &entry{msg: failed(k, f), ttl: ttl, kind: failure}, ede, nil)
+	c.insert(q, k, &entry{msg: failed(k, f), ttl: ttl, kind: failure}, ede, nil)
 }
 
-func (h *Handler) insert(k *key, e *entry, ede []server.ExtendedError, before *entry) {
-	now := h.c.now(time.Now())
+func (c *Cache) insert(q *server.Query, k *key, e *entry, ede []server.ExtendedError, before *entry) {
+	now := c.now(time.Now())
 	e.stored, e.bits, e.qend = now, k.bits, uint16(wire.HeaderLen+len(k.name)+4)
 	if len(ede) > 0 {
 		own := append([]server.ExtendedError(nil), ede...)
 		e.ede = &own
 	}
-	if n := h.c.store.insert(k, e, before, now); n > 0 {
-		h.n.evictions[e.kind.label()].Add(n)
+	if n := c.store.insert(k, e, before, now); n > 0 {
+		c.counters(q).evictions[e.kind.label()].Add(n)
 	}
 }
 

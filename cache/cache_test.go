@@ -155,7 +155,7 @@ func (a answer) Answer(r *server.Reply, q *server.Query) server.Verdict {
 }
 
 func block(c *cache.Cache, behind server.Handler) *server.Block {
-	return servertest.Block(".", server.Stage{Name: "cache", Handler: c.Handler("dns://:53", "")}, server.Stage{Name: "forward", Handler: behind})
+	return servertest.Block(".", server.Stage{Name: "cache", Handler: c}, server.Stage{Name: "forward", Handler: behind})
 }
 
 func TestHitsTakeNoMemory(t *testing.T) {
@@ -276,7 +276,6 @@ func TestMetrics(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t, "cache {\n serve_stale\n prefetch 1\n}")
-		b.cache.Handler("dns://:53", "") // no second series for a handler with the same labels
 		ok := newScript(t, steps("upstream www.example.org. A NOERROR\n  answer www.example.org. 10 IN A 192.0.2.1")[0])
 		b.up.set("www.example.org. A", ok)
 		b.up.set("lie.example.org. A", newScript(t, steps("upstream lie.example.org. A NOERROR question=x.org.\n  answer x.org. 10 IN A 192.0.2.1")[0]))

@@ -77,7 +77,7 @@ func FuzzStored(f *testing.F) {
 		if len(msg) > wire.MaxMessage {
 			t.Skip()
 		}
-		h := cache.New(parse(t, "cache 30"), cache.NewMetrics(nil)).Handler("", "")
+		h := cache.New(parse(t, "cache 30"), cache.NewMetrics(nil))
 		from := func(behind server.Handler) []byte {
 			d := servertest.Direct(servertest.Block(".", server.Stage{Name: "cache", Handler: h}, server.Stage{Name: "forward", Handler: behind}))
 			reply, ok := d.Answer(query, servertest.Client, server.TCP)

@@ -19,6 +19,12 @@ const (
 	optEDE    = 15
 )
 
+// The Extended DNS Errors of an upstream are kept up to a number and length, since they are somebody else's.
+const (
+	maxEDE     = 4
+	maxEDEText = 256
+)
+
 // message is a reply that is being judged for the cache.
 type message struct {
 	raw    []byte
@@ -133,8 +139,9 @@ func (m *message) options(o []byte) {
 		switch {
 		case code == optSubnet && len(data) >= 4 && data[3] > 0:
 			m.subnet = true // SCOPE PREFIX-LENGTH (RFC 7871 7.3.1)
-		case code == optEDE && len(data) >= 2:
-			m.ede = append(m.ede, server.ExtendedError{Code: binary.BigEndian.Uint16(data), Text: string(data[2:])})
+		case code == optEDE && len(data) >= 2 && len(m.ede) < maxEDE:
+			text := bytes.TrimRight(data[2:], "\x00")
+			m.ede = append(m.ede, server.ExtendedError{Code: binary.BigEndian.Uint16(data), Text: string(text[:min(len(text), maxEDEText)])})
 		}
 		o = o[l:]
 	}

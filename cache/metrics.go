@@ -21,7 +21,7 @@ type cell struct {
 // labels tell the counters of one use of a cache from another's.
 type labels struct{ server, zones, view string }
 
-// counters are those of all handlers with the same labels, since the process began.
+// counters are those of all caches with the same labels, since the process began.
 type counters struct {
 	cells      [cells]cell
 	prefetches atomic.Uint64
@@ -130,13 +130,13 @@ func (m *Metrics) Collect(out chan<- prometheus.Metric) {
 	sizes := map[labels]sums{}
 	for c := range live {
 		t := c.store.sums()
-		for _, l := range c.usedBy() {
-			s := sizes[l]
+		for _, u := range *c.uses.Load() {
+			s := sizes[u.labels]
 			for i := range types {
 				s.entries[i] += t.entries[i]
 				s.bytes[i] += t.bytes[i]
 			}
-			sizes[l] = s
+			sizes[u.labels] = s
 		}
 	}
 	for l, s := range sizes {
@@ -168,15 +168,4 @@ func (n *counters) collect(m *Metrics, l labels, out chan<- prometheus.Metric) {
 	counter(m.prefetches, n.prefetches.Load(), l.server, l.zones, l.view)
 	counter(m.drops, n.drops.Load(), l.server, l.zones, l.view)
 	counter(m.staled, n.stale.Load(), l.server, l.zones, l.view)
-}
-
-// usedBy are the labels of the cache's handlers.
-func (c *Cache) usedBy() []labels {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	out := make([]labels, 0, len(c.uses))
-	for l := range c.uses {
-		out = append(out, l)
-	}
-	return out
 }

@@ -32,20 +32,20 @@ type flight struct {
 }
 
 // fetch starts to ask for e again, on a goroutine of its own, unless that is going on already; nil if it cannot be.
-func (h *Handler) fetch(q *server.Query, k *key, e *entry) *flight {
-	p := h.c.store.part(k.hash)
+func (c *Cache) fetch(q *server.Query, k *key, e *entry) *flight {
+	p := c.store.part(k.hash)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if f := p.flights[k.hash]; f != nil {
 		return f
 	}
-	ctx, ok := h.c.begin()
+	ctx, ok := c.begin()
 	if !ok {
 		return nil
 	}
 	f := &flight{done: make(chan struct{})}
 	p.flights[k.hash] = f
-	r := &refresh{h: h, k: k.clone(), old: e, f: f, rest: q.Rest(), question: server.Question{
+	r := &refresh{c: c, block: q.Block, k: k.clone(), old: e, f: f, rest: q.Rest(), question: server.Question{
 		Name: bytes.Clone(q.Name.Bytes()), Type: q.Type, Class: q.Class, RD: true, AD: true, DO: q.EDNS.DO, CD: q.CD(),
 	}}
 	go r.run(ctx)
@@ -54,7 +54,8 @@ func (h *Handler) fetch(q *server.Query, k *key, e *entry) *flight {
 
 // refresh is what the goroutine of a flight needs. Nothing of it belongs to the query that began it.
 type refresh struct {
-	h        *Handler
+	c        *Cache
+	block    *server.Block // whose counters count
 	k        key
 	old      *entry
 	f        *flight
@@ -63,11 +64,11 @@ type refresh struct {
 }
 
 func (r *refresh) run(ctx context.Context) {
-	defer r.h.c.end()
+	defer r.c.end()
 	ctx, cancel := context.WithTimeout(ctx, fetchPatience)
 	defer cancel()
 	r.take(r.rest.Exchange(ctx, r.question))
-	p := r.h.c.store.part(r.k.hash)
+	p := r.c.store.part(r.k.hash)
 	p.mu.Lock()
 	delete(p.flights, r.k.hash)
 	p.mu.Unlock()
@@ -77,36 +78,35 @@ func (r *refresh) run(ctx context.Context) {
 // take judges the reply: one that answers the question replaces the old entry, any other leaves it and starts the pause before the next try.
 func (r *refresh) take(p *server.Packed) {
 	var q server.Query
-	q.Flags = wire.FlagRD
+	q.Flags, q.Block = wire.FlagRD, r.block
 	if q.Name.Set(r.question.Name) != nil {
 		return // it has been parsed before
 	}
-	j := r.h.keep(&q, &r.k, p.Msg, p.EDE, r.old)
+	j := r.c.keep(&q, &r.k, p.Msg, p.EDE, r.old)
 	if !j.answers {
-		r.old.retry.Store(r.h.c.now(time.Now().Add(r.h.c.opts.Stale.Recheck)))
+		r.old.retry.Store(r.c.now(time.Now().Add(r.c.opts.Stale.Recheck)))
 		return
 	}
 	r.f.msg, r.f.ede, r.f.ttl, r.f.data = p.Msg, p.EDE, j.ttl, j.kind == success
 }
 
 // AwaitAnswer asks again for what has expired, and serves the expired entry if that does not help in time.
-func (h *Handler) AwaitAnswer(ctx context.Context, r *server.Reply, q *server.Query) server.Verdict {
-	c := h.c
+func (c *Cache) AwaitAnswer(ctx context.Context, r *server.Reply, q *server.Query) server.Verdict {
 	k := c.store.key(q)
 	now := c.now(time.Now())
 	f := c.store.find(&k, now)
 	switch {
 	case f.entry == nil:
-		return h.miss(r, q, &k)
+		return c.miss(r, q, &k)
 	case !f.stale:
-		return h.serve(r, q, &k, f, now)
+		return c.serve(r, q, &k, f, now)
 	}
-	if flight := h.fetch(q, &k, f.entry); flight != nil && flight.wait(ctx, c.opts.Stale.Timeout) && flight.msg != nil {
+	if flight := c.fetch(q, &k, f.entry); flight != nil && flight.wait(ctx, c.opts.Stale.Timeout) && flight.msg != nil {
 		if flight.data || !c.opts.Stale.PreferPositive || f.kind != success {
-			return h.deliver(r, q, &k, flight)
+			return c.deliver(r, q, &k, flight)
 		}
 	}
-	return h.serve(r, q, &k, f, c.now(time.Now()))
+	return c.serve(r, q, &k, f, c.now(time.Now()))
 }
 
 // wait says whether the flight is over in time.
@@ -126,16 +126,16 @@ func (f *flight) wait(ctx context.Context, patience time.Duration) bool {
 }
 
 // deliver makes the reply that a refresh brought the reply of a query that waited for it.
-func (h *Handler) deliver(r *server.Reply, q *server.Query, k *key, f *flight) server.Verdict {
-	now := h.c.now(time.Now())
-	if e := h.c.store.find(k, now); e.entry != nil && !e.stale {
-		return h.serve(r, q, k, e, now)
+func (c *Cache) deliver(r *server.Reply, q *server.Query, k *key, f *flight) server.Verdict {
+	now := c.now(time.Now())
+	if e := c.store.find(k, now); e.entry != nil && !e.stale {
+		return c.serve(r, q, k, e, now)
 	}
 	// It was not to be kept, for one of many reasons, but it is an answer.
 	if err := r.Splice(f.msg, server.Splice{Age: everyTTL, MinTTL: f.ttl, Flags: wire.FlagAA | wire.FlagRA | wire.FlagAD}); err != nil {
-		return h.miss(r, q, k)
+		return c.miss(r, q, k)
 	}
-	h.n.cell(q.Shard).misses.Add(1)
+	c.counters(q).cell(q.Shard).misses.Add(1)
 	if q.Followed() {
 		r.LevelTTL(0, f.ttl)
 	}

@@ -128,7 +128,7 @@ func newBench(t *testing.T, corefile string) *bench {
 	b.cache = cache.New(parse(t, corefile), b.metrics)
 	b.block = servertest.Block(".",
 		server.Stage{Name: "alias", Handler: alias{}},
-		server.Stage{Name: "cache", Handler: b.cache.Handler("dns://:53", "")}, server.Stage{Name: "forward", Handler: b.up})
+		server.Stage{Name: "cache", Handler: b.cache}, server.Stage{Name: "forward", Handler: b.up})
 	b.direct = servertest.Direct(b.block)
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
