@@ -1,0 +1,110 @@
+// Package local is the directive of that name: it answers for names that mean the machine itself, so that they do not leave it (RFC 6761
+// 6.3, RFC 6303 4.2).
+package local
+
+import (
+	"bytes"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/clusterdns/clusterdns/config/directive"
+	"github.com/clusterdns/clusterdns/plugin/internal/metrics"
+	"github.com/clusterdns/clusterdns/plugin/internal/zones"
+	"github.com/clusterdns/clusterdns/server"
+	"github.com/clusterdns/clusterdns/server/wire"
+)
+
+// Options are nothing but that the directive is there.
+type Options struct{}
+
+// Parse reads the directive.
+func Parse(in *directive.Input) (Options, error) {
+	if err := in.NoArgs(); err != nil {
+		return Options{}, err
+	}
+	return Options{}, in.NoBlock()
+}
+
+// Metrics is the directive's counter.
+type Metrics struct{ localhost prometheus.Counter }
+
+// NewMetrics makes it and registers it, once per process.
+func NewMetrics(reg prometheus.Registerer) *Metrics {
+	return &Metrics{metrics.Register(reg, prometheus.NewCounter(prometheus.CounterOpts{
+		Name: "coredns_local_localhost_requests_total", Help: "Queries for localhost with a domain behind it, or for names under localhost."}))}
+}
+
+const (
+	localhost = "\x09localhost\x00"
+	// ttl is a week: what is said here never changes.
+	ttl = 604800
+)
+
+// Local answers for the local zones.
+type Local struct {
+	zones   zones.Set
+	metrics *Metrics
+}
+
+// New makes the handler. m may be nil.
+func New(_ Options, m *Metrics) *Local {
+	return &Local{zones.New([]string{"localhost.", "0.in-addr.arpa.", "127.in-addr.arpa.", "255.in-addr.arpa."}), m}
+}
+
+// Answer answers for the local zones, and for localhost with a search domain behind it.
+func (l *Local) Answer(r *server.Reply, q *server.Query) server.Verdict {
+	zone, labels, ok := l.zones.Find(&q.Name)
+	host := bytes.Equal(q.Name.Folded(), []byte(localhost))
+	if !ok || zone.Name() == localhost && !host {
+		if !ok && !(q.Name.Labels() > 1 && string(q.Name.Label(0)) == "localhost") {
+			return server.Pass
+		}
+		if l.metrics != nil {
+			l.metrics.localhost.Inc()
+		}
+		host = true
+	}
+	r.SetAA()
+	before := r.Count(server.Answer)
+	switch {
+	case host && q.Type == wire.TypeA:
+		r.A(server.Answer, server.Owner, ttl, [4]byte{127, 0, 0, 1})
+	case host && q.Type == wire.TypeAAAA:
+		r.AAAA(server.Answer, server.Owner, ttl, [16]byte{15: 1})
+	case ok && labels == 0:
+		l.apex(r, q, zone)
+	case string(q.Name.Folded()) == "\x011\x010\x010\x03127\x07in-addr\x04arpa\x00" && q.Type == wire.TypePTR:
+		r.PTR(server.Owner, ttl, []byte(localhost))
+	case !host && !known(q):
+		r.SetRCode(wire.RCodeNXDomain)
+	}
+	if r.Count(server.Answer) == before {
+		owner := []byte(zone.Name())
+		if !ok {
+			owner = q.Name.Bytes() // a negative answer needs the SOA of a name above the one asked for (RFC 2308 3)
+		}
+		soa(r, server.Authority, owner)
+	}
+	return server.Done
+}
+
+// known says whether a name exists: 1.0.0.127.in-addr.arpa and the empty names above it.
+func known(q *server.Query) bool {
+	return bytes.HasSuffix([]byte("\x011\x010\x010\x03127\x07in-addr\x04arpa\x00"), q.Name.Folded())
+}
+
+// apex answers what a zone's own name has.
+func (l *Local) apex(r *server.Reply, q *server.Query, zone wire.Zone) {
+	switch q.Type {
+	case wire.TypeSOA:
+		soa(r, server.Answer, []byte(zone.Name()))
+	case wire.TypeNS:
+		r.Begin(server.Answer, server.Owner, wire.TypeNS, ttl)
+		r.PutName([]byte(localhost))
+		r.End()
+	}
+}
+
+func soa(r *server.Reply, s server.Section, owner []byte) {
+	r.SOA(s, owner, ttl, &server.SOA{MName: []byte(localhost), RName: []byte("\x04root\x09localhost\x00"), Serial: 1, Negative: ttl})
+}
