@@ -1,0 +1,105 @@
+package prometheus
+
+import (
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/clusterdns/clusterdns/config/directive"
+)
+
+// input makes a directive of its words and the lines in its braces.
+func input(words string, lines ...string) *directive.Input {
+	line := func(s string, n int) directive.Line {
+		var l directive.Line
+		for i, w := range strings.Fields(s) {
+			a := directive.Arg{Text: w, File: "Corefile", Line: n}
+			if i == 0 {
+				l.Name = a
+			} else {
+				l.Args = append(l.Args, a)
+			}
+		}
+		return l
+	}
+	in := &directive.Input{Line: line(words, 1), Zones: []string{"."}, Dir: "conf"}
+	for i, s := range lines {
+		in.HasBlock = true
+		in.Lines = append(in.Lines, line(s, 2+i))
+	}
+	return in
+}
+
+func TestParse(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		in   *directive.Input
+		want Options
+		err  string
+	}{
+		{in: input("prometheus"), want: Options{Address: "localhost:9153"}},
+		{in: input("prometheus :9153"), want: Options{Address: ":9153"}},
+		{in: input("prometheus [::1]:9253"), want: Options{Address: "[::1]:9253"}},
+		{in: input("prometheus", "runtime_metrics"), want: Options{Address: "localhost:9153", RuntimeMetrics: true}},
+		{in: input("prometheus :9", "tls web.yml"), want: Options{Address: ":9", TLS: "conf/web.yml"}},
+		{in: input("prometheus", "tls /etc/web.yml"), want: Options{Address: "localhost:9153", TLS: "/etc/web.yml"}},
+		{in: input("prometheus", "clients"), want: Options{Address: "localhost:9153", Clients: 20}},
+		{in: input("prometheus", "clients 7"), want: Options{Address: "localhost:9153", Clients: 7}},
+		{in: input("prometheus /foo"), err: `Corefile:1: prometheus: "/foo" is not an address; write it like localhost:8080 or :8080`},
+		{in: input("prometheus localhost"), err: `Corefile:1: prometheus: "localhost" is not an address`},
+		{in: input("prometheus localhost:http"), err: `Corefile:1: prometheus: "http" is not a port of "localhost:http"`},
+		{in: input("prometheus 2001:db8::1:9153"), err: `is not an address`},
+		{in: input("prometheus :1 :2"), err: `Corefile:1: prometheus: takes one address, found ":2" behind it`},
+		{in: input("prometheus", "unknown"), err: `Corefile:2: prometheus: unknown option "unknown"; known are runtime_metrics, tls, clients`},
+		{in: input("prometheus", "tls"), err: `needs more arguments: tls CONFIG_FILE`},
+		{in: input("prometheus", "tls a b"), err: `takes no argument "b"`},
+		{in: input("prometheus", "tls a", "tls b"), err: `appears more than once`},
+		{in: input("prometheus", "runtime_metrics x"), err: `takes no argument "x"`},
+		{in: input("prometheus", "clients 101"), err: `101 is not within 1 and 100`},
+	} {
+		got, err := Parse(tt.in)
+		if tt.err != "" {
+			if err == nil || !strings.Contains(err.Error(), tt.err) {
+				t.Errorf("%v: error %v, want %s", tt.in.Texts(), err, tt.err)
+			}
+			continue
+		}
+		if err != nil || got != tt.want {
+			t.Errorf("%v: %+v %v, want %+v", tt.in.Texts(), got, err, tt.want)
+		}
+	}
+}
+
+// TestPageNamesEveryOption reads the directive's page.
+func TestPageNamesEveryOption(t *testing.T) {
+	t.Parallel()
+	b, err := os.ReadFile("../../docs/prometheus.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, o := range Rows(input("prometheus")) {
+		if want := "`" + strings.TrimSpace(o.Name+" "+o.Usage) + "`"; !strings.Contains(string(b), want) {
+			t.Errorf("docs/prometheus.md does not mention %s", want)
+		}
+	}
+}
+
+// TestPageOfMetrics: docs/metrics.md has every metric that is exported here, with its labels.
+func TestPageOfMetrics(t *testing.T) {
+	t.Parallel()
+	b, err := os.ReadFile("../../docs/metrics.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	reg, _ := busy(t)
+	for _, shape := range shapes(t, reg) {
+		f := strings.Fields(shape)
+		if !strings.HasPrefix(f[0], "coredns_") && !strings.HasPrefix(f[0], "clusterdns_") {
+			continue
+		}
+		want := "`" + f[0] + strings.ReplaceAll(f[2], "{}", "") + "`"
+		if !strings.Contains(string(b), want) {
+			t.Errorf("docs/metrics.md does not mention %s", want)
+		}
+	}
+}
