@@ -126,25 +126,24 @@ func (h *Hosts) set(t *table) {
 func (h *Hosts) Answer(r *server.Reply, q *server.Query) server.Verdict {
 	t := h.now.Load()
 	if q.Type == wire.TypePTR {
-		if addr, ok := zones.Address(&q.Name); ok {
-			if names := t.names[addr]; len(names) > 0 {
-				return h.pointers(r, names)
-			}
+		if addr, ok := zones.Address(&q.Name); ok && len(t.names[addr]) > 0 {
+			return h.pointers(r, t.names[addr])
 		}
 	}
 	if !h.o.Zones.Contains(&q.Name) {
 		return server.Pass
 	}
-	e := t.find(&q.Name)
-	switch {
-	case q.Type == wire.TypePTR && e == nil:
-		return server.Pass // reverse zones are seldom named: what is not here may well be elsewhere
-	case e == nil && h.o.Fallthrough.For(&q.Name):
-		return server.Pass
-	case e == nil:
-		return r.Fail(nil)
+	if e := t.find(&q.Name); e != nil {
+		return h.addresses(r, q, e)
 	}
-	r.SetAA()
+	if q.Type == wire.TypePTR || h.o.Fallthrough.For(&q.Name) {
+		return server.Pass // reverse zones are seldom named: what is not here may well be elsewhere
+	}
+	return r.Fail(nil)
+}
+
+// addresses answers for a known name.
+func (h *Hosts) addresses(r *server.Reply, q *server.Query, e *entry) server.Verdict {
 	switch q.Type {
 	case wire.TypeA:
 		for _, i := range r.Order(len(e.v4)) {
@@ -156,10 +155,10 @@ func (h *Hosts) Answer(r *server.Reply, q *server.Query) server.Verdict {
 		}
 	default:
 		if h.o.Unsupported && h.o.Fallthrough.For(&q.Name) {
-			r.ClearFlags(wire.FlagAA)
 			return server.Pass
 		}
 	}
+	r.SetAA()
 	return server.Done
 }
 

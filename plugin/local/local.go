@@ -3,7 +3,7 @@
 package local
 
 import (
-	"bytes"
+	"strings"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -54,47 +54,63 @@ func New(_ Options, m *Metrics) *Local {
 // Answer answers for the local zones, and for localhost with a search domain behind it.
 func (l *Local) Answer(r *server.Reply, q *server.Query) server.Verdict {
 	zone, labels, ok := l.zones.Find(&q.Name)
-	host := bytes.Equal(q.Name.Folded(), []byte(localhost))
-	if !ok || zone.Name() == localhost && !host {
-		if !ok && !(q.Name.Labels() > 1 && string(q.Name.Label(0)) == "localhost") {
-			return server.Pass
-		}
-		if l.metrics != nil {
-			l.metrics.localhost.Inc()
-		}
-		host = true
+	host := ok && zone.Name() == localhost || !ok && q.Name.Labels() > 1 && string(q.Name.Label(0)) == "localhost"
+	if !ok && !host {
+		return server.Pass
 	}
-	r.SetAA()
-	before := r.Count(server.Answer)
-	switch {
-	case host && q.Type == wire.TypeA:
-		r.A(server.Answer, server.Owner, ttl, [4]byte{127, 0, 0, 1})
-	case host && q.Type == wire.TypeAAAA:
-		r.AAAA(server.Answer, server.Owner, ttl, [16]byte{15: 1})
-	case ok && labels == 0:
-		l.apex(r, q, zone)
-	case string(q.Name.Folded()) == "\x011\x010\x010\x03127\x07in-addr\x04arpa\x00" && q.Type == wire.TypePTR:
-		r.PTR(server.Owner, ttl, []byte(localhost))
-	case !host && !known(q):
-		r.SetRCode(wire.RCodeNXDomain)
+	if host && q.Name.Labels() > 1 && l.metrics != nil {
+		l.metrics.localhost.Inc()
 	}
-	if r.Count(server.Answer) == before {
-		owner := []byte(zone.Name())
-		if !ok {
-			owner = q.Name.Bytes() // a negative answer needs the SOA of a name above the one asked for (RFC 2308 3)
-		}
-		soa(r, server.Authority, owner)
+	l.reply(r, q, host)
+	if ok && labels == 0 {
+		apex(r, q, zone)
 	}
+	if r.Count(server.Answer) > 0 {
+		return server.Done
+	}
+	owner := []byte(zone.Name())
+	if !ok {
+		owner = q.Name.Bytes() // a negative answer needs the SOA of a name above the one asked for (RFC 2308 3)
+	}
+	soa(r, server.Authority, owner)
 	return server.Done
 }
 
-// known says whether a name exists: 1.0.0.127.in-addr.arpa and the empty names above it.
-func known(q *server.Query) bool {
-	return bytes.HasSuffix([]byte("\x011\x010\x010\x03127\x07in-addr\x04arpa\x00"), q.Name.Folded())
+// reply answers what a name other than a zone's has.
+func (l *Local) reply(r *server.Reply, q *server.Query, host bool) {
+	r.SetAA()
+	if host {
+		addresses(r, q)
+	} else if !reverse(r, q) {
+		r.SetRCode(wire.RCodeNXDomain)
+	}
+}
+
+// addresses answers what localhost has.
+func addresses(r *server.Reply, q *server.Query) {
+	switch q.Type {
+	case wire.TypeA:
+		r.A(server.Answer, server.Owner, ttl, [4]byte{127, 0, 0, 1})
+	case wire.TypeAAAA:
+		r.AAAA(server.Answer, server.Owner, ttl, [16]byte{15: 1})
+	}
+}
+
+// loopback is the one name with a record among the reverse zones.
+const loopback = "\x011\x010\x010\x03127\x07in-addr\x04arpa\x00"
+
+// reverse answers what a name of the reverse zones has, and says whether it exists: 1.0.0.127.in-addr.arpa, the empty names above it, and
+// the zones themselves.
+func reverse(r *server.Reply, q *server.Query) (exists bool) {
+	name := string(q.Name.Folded())
+	if name == loopback && q.Type == wire.TypePTR {
+		r.PTR(server.Owner, ttl, []byte(localhost))
+	}
+	return strings.HasSuffix(loopback, name) || q.Name.Labels() == 3
 }
 
 // apex answers what a zone's own name has.
-func (l *Local) apex(r *server.Reply, q *server.Query, zone wire.Zone) {
+func apex(r *server.Reply, q *server.Query, zone wire.Zone) {
 	switch q.Type {
 	case wire.TypeSOA:
 		soa(r, server.Answer, []byte(zone.Name()))
