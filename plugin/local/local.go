@@ -54,12 +54,11 @@ func New(_ Options, m *Metrics) *Local {
 // Answer answers for the local zones, and for localhost with a search domain behind it.
 func (l *Local) Answer(r *server.Reply, q *server.Query) server.Verdict {
 	zone, labels, ok := l.zones.Find(&q.Name)
-	host := ok && zone.Name() == localhost || !ok && q.Name.Labels() > 1 && string(q.Name.Label(0)) == "localhost"
-	if !ok && !host {
-		return server.Pass
-	}
-	if host && q.Name.Labels() > 1 && l.metrics != nil {
-		l.metrics.localhost.Inc()
+	host := zone.Name() == localhost
+	if !ok {
+		if host = completed(q); !host {
+			return server.Pass
+		}
 	}
 	l.reply(r, q, host)
 	if ok && labels == 0 {
@@ -76,10 +75,18 @@ func (l *Local) Answer(r *server.Reply, q *server.Query) server.Verdict {
 	return server.Done
 }
 
+// completed says whether somebody appended a domain to localhost.
+func completed(q *server.Query) bool {
+	return q.Name.Labels() > 1 && string(q.Name.Label(0)) == "localhost"
+}
+
 // reply answers what a name other than a zone's has.
 func (l *Local) reply(r *server.Reply, q *server.Query, host bool) {
 	r.SetAA()
 	if host {
+		if q.Name.Labels() > 1 && l.metrics != nil {
+			l.metrics.localhost.Inc()
+		}
 		addresses(r, q)
 	} else if !reverse(r, q) {
 		r.SetRCode(wire.RCodeNXDomain)
