@@ -145,13 +145,10 @@ func (c *Cache) now(t time.Time) int64 { return int64(t.Sub(c.base)) }
 
 // bounds are those of a kind of answer.
 func (c *Cache) bounds(k kind) Bounds {
-	switch k {
-	case success:
-		return c.opts.Success
-	case denial:
+	if k == denial {
 		return c.opts.Denial
 	}
-	return Bounds{TTL: c.opts.ServFail, MinTTL: c.opts.ServFail}
+	return c.opts.Success
 }
 
 // level gives the TTL in seconds that is kept and shown, for one that a message has.
@@ -334,7 +331,7 @@ func (c *Cache) keep(q *server.Query, k *key, msg []byte, ede []server.ExtendedE
 
 // keepFailure stores that nobody could answer.
 func (c *Cache) keepFailure(q *server.Query, k *key, f wire.Flags, ede []server.ExtendedError) {
-	ttl := uint32(c.opts.ServFail / time.Second)
+	ttl := uint32((c.opts.ServFail + time.Second - 1) / time.Second) // part of a second is remembered for one (RFC 9520 3.2)
 	if ttl == 0 || c.disabled(q, failure) {
 		return
 	}
