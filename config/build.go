@@ -3,16 +3,17 @@ package config
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"net"
 	"reflect"
+	"slices"
 	"strings"
 
 	"github.com/clusterdns/clusterdns/config/directive"
 	"github.com/clusterdns/clusterdns/plugin/admin"
 	"github.com/clusterdns/clusterdns/plugin/health"
 	"github.com/clusterdns/clusterdns/plugin/pprof"
+	"github.com/clusterdns/clusterdns/plugin/prometheus"
 	"github.com/clusterdns/clusterdns/plugin/ready"
 	"github.com/clusterdns/clusterdns/server"
 	"github.com/clusterdns/clusterdns/server/wire"
@@ -27,12 +28,15 @@ type generation struct {
 	kept    map[partKey]*part
 	routes  []admin.Route
 	ready   []ready.Part
-	waits   []starter
+	waits   []*part // those that are new and starters
+	served  []server.Listener
 	health  []health.Options
 	pprof   []pprof.Options
 	reload  *reloadOptions
+	enabled []prometheus.Enabled
+	metrics []prometheus.Options
 	debug   bool
-	applied []func() // called when the configuration has been taken into use
+	stacks  bool // an errors directive wants stack traces
 }
 
 // starter is a part that serving waits for when it is new: it blocks until it can answer, until it has waited as long as its
@@ -52,6 +56,7 @@ type part struct {
 	value   any
 	cancel  context.CancelFunc // ends its Run; nil while it does not run
 	done    chan struct{}
+	err     error // what Run gave; good when done is closed
 }
 
 // site is a server block being built.
@@ -62,32 +67,55 @@ type site struct {
 	use       *Use // the occurrence being built
 	made      int  // how many parts it has made
 	hosts     []string
-	chain     []server.Stage
-	observers []server.Observer
-	unrouted  []server.Observer // of queries on the block's addresses that no block takes
+	chain     []stage
+	observers []func(*server.Block) server.Observer
+	unrouted  func(listener string) server.Observer // of queries on the block's addresses that no block takes
+	provided  []server.MetadataProvider
 	providers []server.MetadataProvider
 	options   server.Options
 	view      string
 	match     func(*server.Query) bool
 	sockets   int
+	last      []func() // called when all directives of the block have been built
+}
+
+// stage is a handler that may differ between the zones and listeners of its server block.
+type stage struct {
+	name string
+	make func(*server.Block) server.Handler
 }
 
 // handle puts a handler at the end of the chain.
 func (s *site) handle(h server.Handler) {
-	s.chain = append(s.chain, server.Stage{Name: s.use.Directive.Name, Handler: h})
+	s.handleEach(func(*server.Block) server.Handler { return h })
+	if p, ok := h.(server.MetadataProvider); ok {
+		s.provide(p)
+	}
+}
+
+// handleEach puts a handler at the end of the chain that is made for each zone and listener: the block that is given has all but its chain.
+func (s *site) handleEach(f func(*server.Block) server.Handler) {
+	s.chain = append(s.chain, stage{s.use.Directive.Name, f})
 }
 
 // observe adds an observer.
-func (s *site) observe(o server.Observer) { s.observers = append(s.observers, o) }
+func (s *site) observe(o server.Observer) {
+	s.observeEach(func(*server.Block) server.Observer { return o })
+}
 
-// provide adds a provider of metadata.
-func (s *site) provide(p server.MetadataProvider) { s.providers = append(s.providers, p) }
+// observeEach adds an observer that is made for each zone and listener.
+func (s *site) observeEach(f func(*server.Block) server.Observer) {
+	s.observers = append(s.observers, f)
+}
+
+// provide adds a provider of metadata, which a metadata directive lets be asked.
+func (s *site) provide(p server.MetadataProvider) { s.provided = append(s.provided, p) }
 
 // route serves something over HTTP.
 func (s *site) route(r ...admin.Route) { s.routes = append(s.routes, r...) }
 
 // logger is the one of the directive being built.
-func (s *site) logger() *slog.Logger { return s.shared.logger(s.use.Directive.Name) }
+func (s *site) logger() *slog.Logger { return s.shared.Logger(s.use.Directive.Name) }
 
 // at puts the place of the directive being built before an error.
 func (s *site) at(err error) error {
@@ -116,8 +144,8 @@ func keep[T any](s *site, options any, make func() (T, error)) (T, error) {
 			return v, err
 		}
 		p = &part{options: options, value: v}
-		if w, ok := p.value.(starter); ok {
-			s.waits = append(s.waits, w)
+		if _, ok := p.value.(starter); ok {
+			s.waits = append(s.waits, p)
 		}
 	}
 	s.kept[k] = p
@@ -138,15 +166,26 @@ func build(shared *Shared, c *Config, prev *generation) (*generation, error) {
 		}
 		g.sites = append(g.sites, s)
 	}
-	return g, inOrder(errs)
+	if err := inOrder(errs); err != nil {
+		return nil, err
+	}
+	g.served = g.listeners()
+	return g, nil
 }
 
 func (g *generation) site(b *Block) (*site, error) {
 	s := &site{generation: g, block: b, key: blockKey(b)}
 	var errs []error
-	for _, u := range b.Uses {
-		s.use, s.made = u, 0
-		errs = appendError(errs, s.at(u.Directive.build(s, u)))
+	for i := 0; i < len(b.Uses); {
+		end := i + 1
+		for end < len(b.Uses) && b.Uses[end].Directive.Name == b.Uses[i].Directive.Name {
+			end++
+		}
+		errs = appendError(errs, b.Uses[i].Directive.build(s, b.Uses[i:end]))
+		i = end
+	}
+	for _, f := range s.last {
+		f()
 	}
 	if len(s.hosts) == 0 {
 		s.hosts = []string{""}
@@ -183,8 +222,8 @@ func (g *generation) listeners() []server.Listener {
 					at[key] = i
 					out = append(out, server.Listener{Host: h, Port: z.Port, Sockets: s.sockets})
 				}
-				if out[i].Unrouted == nil {
-					out[i].Unrouted = s.unrouted
+				if out[i].Unrouted == nil && s.unrouted != nil {
+					out[i].Unrouted = []server.Observer{s.unrouted("dns://" + key)}
 				}
 				out[i].Blocks = append(out[i].Blocks, s.serverBlock(z, "dns://"+key))
 			}
@@ -193,11 +232,28 @@ func (g *generation) listeners() []server.Listener {
 	return out
 }
 
+// serverBlock makes what the server is given of one zone on one listener.
 func (s *site) serverBlock(z Zone, listener string) *server.Block {
-	return &server.Block{
-		Zone: wire.NewZone(wire.MustCanonical(z.Name)), ZoneName: z.Name, Server: listener, View: s.view, Match: s.match,
-		Chain: s.chain, Observers: s.observers, Options: s.options, Providers: s.providers,
+	b := &server.Block{
+		Zone: wire.NewZone(wire.MustCanonical(z.Name)), ZoneName: z.Name, Server: listener,
+		View: s.view, Match: s.match, Options: s.options, Providers: s.providers,
 	}
+	names := make([]string, 0, len(s.chain))
+	for _, st := range s.chain {
+		b.Chain = append(b.Chain, server.Stage{Name: st.name, Handler: st.make(b)})
+	}
+	for _, f := range s.observers {
+		b.Observers = append(b.Observers, f(b))
+	}
+	for _, u := range s.block.Uses {
+		if !slices.Contains(names, u.Directive.Name) {
+			names = append(names, u.Directive.Name)
+		}
+	}
+	if s.block.use("prometheus") != nil {
+		s.enabled = append(s.enabled, prometheus.Enabled{Server: listener, Zone: z.Name, View: s.view, Directives: names})
+	}
+	return b
 }
 
 // start runs the parts that do not run yet. ctx is the process's.
@@ -212,11 +268,37 @@ func (g *generation) start(ctx context.Context) {
 		p.done = make(chan struct{})
 		go func() {
 			defer close(p.done)
-			if err := r.Run(pctx); err != nil && pctx.Err() == nil {
-				g.shared.logger(k.name).Error(fmt.Sprintf("stopped working: %v", err))
+			if p.err = r.Run(pctx); p.err != nil && pctx.Err() == nil {
+				g.shared.Logger(k.name).Error(p.err.Error())
 			}
 		}()
 	}
+}
+
+// await waits for the parts that can answer only after a while. An error is that of a part which cannot work.
+func (g *generation) await(ctx context.Context) error {
+	for _, p := range g.waits {
+		wctx, cancel := context.WithCancel(ctx)
+		if p.done != nil {
+			go func() {
+				select {
+				case <-p.done:
+					cancel()
+				case <-wctx.Done():
+				}
+			}()
+		}
+		p.value.(starter).AwaitStart(wctx)
+		cancel()
+		select {
+		case <-p.done:
+			if p.err != nil {
+				return p.err
+			}
+		default:
+		}
+	}
+	return ctx.Err()
 }
 
 // end ends the parts that next does not go on with; next is nil for all of them. It does not wait for them.

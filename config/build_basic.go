@@ -1,8 +1,22 @@
 package config
 
 import (
-	"github.com/clusterdns/clusterdns/plugin/whoami"
+	"github.com/clusterdns/clusterdns/plugin/errors"
+	"github.com/clusterdns/clusterdns/plugin/health"
+	"github.com/clusterdns/clusterdns/plugin/log"
+	"github.com/clusterdns/clusterdns/plugin/metadata"
+	"github.com/clusterdns/clusterdns/plugin/pprof"
+	"github.com/clusterdns/clusterdns/plugin/prometheus"
+	"github.com/clusterdns/clusterdns/plugin/ready"
+	"github.com/clusterdns/clusterdns/server"
 )
+
+// This file has the directives that set something, look on, or serve HTTP.
+
+func buildMetadata(s *site, o metadata.Options) error {
+	s.last = append(s.last, func() { s.providers = append(s.providers, metadata.New(o, s.provided...)) })
+	return nil
+}
 
 func buildReload(s *site, o reloadOptions) error {
 	// Of several server blocks, the one that wants to look most often counts.
@@ -24,7 +38,57 @@ func buildDebug(s *site, _ debugOptions) error {
 	return nil
 }
 
-func buildWhoami(s *site, o whoami.Options) error {
-	s.handle(whoami.New(o))
+func buildReady(s *site, o ready.Options) error {
+	s.route(s.shared.ready.Route(o))
+	s.last = append(s.last, func() {
+		for k, p := range s.kept {
+			if r, ok := p.value.(server.Readiness); ok && k.block == s.key {
+				s.generation.ready = append(s.generation.ready, ready.Part{Name: k.name, Part: r, Monitor: o.Monitor})
+			}
+		}
+	})
+	return nil
+}
+
+func buildHealth(s *site, o health.Options) error {
+	h, err := keep(s, o, func() (*health.Health, error) {
+		return health.New(o, s.shared.admin, s.shared.health, s.logger()), nil
+	})
+	if err == nil {
+		s.route(h.Route())
+		s.generation.health = append(s.generation.health, o)
+	}
+	return err
+}
+
+func buildPprof(s *site, o pprof.Options) error {
+	s.route(pprof.Routes(o)...)
+	s.generation.pprof = append(s.generation.pprof, o)
+	return nil
+}
+
+func buildPrometheus(s *site, o prometheus.Options) error {
+	r, err := s.shared.prometheus.Route(o, s.logger())
+	if err != nil {
+		return err
+	}
+	s.route(r)
+	s.metrics = append(s.metrics, o)
+	s.observeEach(func(b *server.Block) server.Observer { return s.shared.prometheus.Observer(o, b) })
+	s.unrouted = s.shared.prometheus.Unrouted
+	return nil
+}
+
+func buildErrors(s *site, o errors.Options) error {
+	e, err := keep(s, o, func() (*errors.Errors, error) { return errors.New(o, s.logger()), nil })
+	if err == nil {
+		s.observe(e)
+		s.stacks = s.stacks || o.Stacktrace
+	}
+	return err
+}
+
+func buildLog(s *site, all []log.Options) error {
+	s.observe(log.New(s.shared.out, all...))
 	return nil
 }

@@ -160,26 +160,28 @@ func (r *reader) addresses() (labels []directive.Arg, err error) {
 			continue
 		}
 		if word.Text == "{" {
-			if more {
-				return nil, word.Errorf("another zone must follow the comma, found \"{\"")
-			}
-			return labels, nil
+			return labels, needMore(word, more)
 		}
 		if word.Text != "" {
 			word.Text, more = strings.CutSuffix(word.Text, ",")
 			labels = append(labels, word)
 		}
 		if !r.advance() {
-			if more {
-				return nil, word.Errorf("another zone must follow the comma, but the file ends")
-			}
 			r.eof = true
-			return labels, nil
+			return labels, needMore(word, more)
 		}
 		if !more && r.isNewLine() {
 			return labels, nil
 		}
 	}
+}
+
+// needMore is an error if a comma has said that another label follows, and none does.
+func needMore(at directive.Arg, more bool) error {
+	if !more {
+		return nil
+	}
+	return at.Errorf("another zone must follow the comma")
 }
 
 // importHere resolves an import among the labels and moves to the first word that it brought, or to the one behind it. ok is false at the end.

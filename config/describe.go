@@ -86,34 +86,45 @@ func show(v reflect.Value, depth int) string {
 	if depth > maxShown {
 		return "…"
 	}
-	if v.CanInterface() {
-		if s, ok := v.Interface().(fmt.Stringer); ok && !(v.Kind() == reflect.Pointer && v.IsNil()) {
-			return s.String()
-		}
+	nilable := v.Kind() == reflect.Pointer || v.Kind() == reflect.Interface
+	if nilable && v.IsNil() {
+		return "-"
+	}
+	if s, ok := stringer(v); ok {
+		return s.String()
 	}
 	switch v.Kind() {
 	case reflect.Pointer, reflect.Interface:
-		if v.IsNil() {
-			return "-"
-		}
 		return show(v.Elem(), depth+1)
 	case reflect.String:
 		return quote(v.String())
 	case reflect.Slice, reflect.Array:
 		return showList(v, depth)
 	case reflect.Map:
-		var out []string
-		for _, k := range v.MapKeys() {
-			out = append(out, show(k, depth+1)+"="+show(v.MapIndex(k), depth+1))
-		}
-		slices.Sort(out)
-		return "{" + strings.Join(out, " ") + "}"
+		return showMap(v, depth)
 	case reflect.Struct:
 		return showStruct(v, depth)
 	case reflect.Func, reflect.Chan:
 		return "-"
 	}
 	return fmt.Sprint(v)
+}
+
+func stringer(v reflect.Value) (fmt.Stringer, bool) {
+	if !v.CanInterface() {
+		return nil, false
+	}
+	s, ok := v.Interface().(fmt.Stringer)
+	return s, ok
+}
+
+func showMap(v reflect.Value, depth int) string {
+	var out []string
+	for _, k := range v.MapKeys() {
+		out = append(out, show(k, depth+1)+"="+show(v.MapIndex(k), depth+1))
+	}
+	slices.Sort(out)
+	return "{" + strings.Join(out, " ") + "}"
 }
 
 func showList(v reflect.Value, depth int) string {

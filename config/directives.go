@@ -15,7 +15,8 @@
 //		return nil
 //	}
 //
-// It is called once for each occurrence. A site also takes observers, metadata providers, HTTP routes, parts that ready waits for, and
+// It is called once for each occurrence; a directive whose occurrences make one thing together uses group instead of row, and its build function
+// gets all of them. A site also takes observers, metadata providers, HTTP routes, parts that ready waits for, and
 // options of the block itself; see there. A part that costs something to make, or has state, is made through keep, so that a reload that
 // does not change the directive's options goes on with it; if it has a Run method, that is called.
 // Repeat says that a server block may have the directive more than once.
@@ -23,11 +24,25 @@
 package config
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
 
+	"github.com/clusterdns/clusterdns/cache"
 	"github.com/clusterdns/clusterdns/config/directive"
+	"github.com/clusterdns/clusterdns/forward"
+	"github.com/clusterdns/clusterdns/kubernetes"
+	errorlog "github.com/clusterdns/clusterdns/plugin/errors"
+	"github.com/clusterdns/clusterdns/plugin/health"
+	"github.com/clusterdns/clusterdns/plugin/hosts"
+	querylog "github.com/clusterdns/clusterdns/plugin/log"
+	"github.com/clusterdns/clusterdns/plugin/metadata"
+	"github.com/clusterdns/clusterdns/plugin/pprof"
+	"github.com/clusterdns/clusterdns/plugin/prometheus"
+	"github.com/clusterdns/clusterdns/plugin/ready"
+	"github.com/clusterdns/clusterdns/plugin/rewrite"
+	"github.com/clusterdns/clusterdns/plugin/template"
 	"github.com/clusterdns/clusterdns/plugin/whoami"
 )
 
@@ -40,37 +55,95 @@ type Directive struct {
 	OneLine []string // options behind which the closing brace may stand on the same line
 
 	parse func(u *Use) error
-	build func(s *site, u *Use) error
+	build func(s *site, uses []*Use) error
 }
 
-// row completes a Directive by its two functions.
+// row completes a Directive by its two functions; build is called for each occurrence.
 func row[O any](d Directive, parse func(*directive.Input) (O, error), build func(*site, O) error) Directive {
-	d.parse = func(u *Use) error {
+	d.parse = parser(parse)
+	d.build = func(s *site, uses []*Use) error {
+		var errs []error
+		for _, u := range uses {
+			s.use, s.made = u, 0
+			errs = appendError(errs, s.at(build(s, u.Options.(O))))
+		}
+		return errors.Join(errs...)
+	}
+	return d
+}
+
+// group is row for a directive whose occurrences in a server block make one thing together.
+func group[O any](d Directive, parse func(*directive.Input) (O, error), build func(*site, []O) error) Directive {
+	d.Repeat = true
+	d.parse = parser(parse)
+	d.build = func(s *site, uses []*Use) error {
+		all := make([]O, len(uses))
+		for i, u := range uses {
+			all[i] = u.Options.(O)
+		}
+		s.use, s.made = uses[0], 0
+		return s.at(build(s, all))
+	}
+	return d
+}
+
+func parser[O any](parse func(*directive.Input) (O, error)) func(u *Use) error {
+	return func(u *Use) error {
 		o, err := parse(u.Input)
 		u.Options = o
 		return err
 	}
-	d.build = func(s *site, u *Use) error { return build(s, u.Options.(O)) }
-	return d
 }
 
-// table is the list of directives in the order of the chain. It is CoreDNS's, but for cache: that stands where waiting begins.
-var table = []Directive{
-	row(Directive{Name: "root", Usage: "PATH", Help: "folder that relative paths of the server block begin in"}, parseRoot, nothing[rootOptions]),
-	row(Directive{Name: "reload", Usage: "[INTERVAL] [JITTER]", Help: "takes up changes of the Corefile while running"}, parseReload, buildReload),
-	row(Directive{Name: "bind", Usage: "ADDRESS|INTERFACE…", Help: "listens on these addresses instead of all", Repeat: true, OneLine: nil}, parseBind, buildBind),
-	row(Directive{Name: "debug", Help: "logs at level debug, and lets a panic end the process"}, parseDebug, buildDebug),
-	row(Directive{Name: "whoami", Help: "answers with the client's address, port and transport"}, whoami.Parse, buildWhoami),
-	row(Directive{Name: "import", Usage: "FILE|PATTERN|SNIPPET", Help: "stands for the content of files or of a snippet", Repeat: true}, parseImport, nothing[importOptions]),
+// Directives is the table of directives in the order of the chain. That is CoreDNS's, but for cache: it stands where waiting begins.
+func Directives() []Directive {
+	return []Directive{
+		row(Directive{Name: "root", Usage: "PATH", Help: "folder that relative paths of the server block begin in"},
+			parseRoot, nothing[rootOptions]),
+		row(Directive{Name: "metadata", Usage: "[ZONES…]", Help: "lets facts about queries be had by label"},
+			metadata.Parse, buildMetadata),
+		row(Directive{Name: "reload", Usage: "[INTERVAL] [JITTER]", Help: "takes up changes of the Corefile while running"},
+			parseReload, buildReload),
+		row(Directive{Name: "bind", Usage: "ADDRESS|INTERFACE…", Help: "listens on these addresses instead of all", Repeat: true},
+			parseBind, buildBind),
+		row(Directive{Name: "debug", Help: "logs at level debug, and lets a panic end the process"},
+			parseDebug, buildDebug),
+		row(Directive{Name: "ready", Usage: "[ADDRESS]", Help: "says over HTTP whether queries can be answered"},
+			ready.Parse, buildReady),
+		row(Directive{Name: "health", Usage: "[ADDRESS]", Help: "says over HTTP that the process lives"},
+			health.Parse, buildHealth),
+		row(Directive{Name: "pprof", Usage: "[ADDRESS]", Help: "profiles over HTTP"},
+			pprof.Parse, buildPprof),
+		row(Directive{Name: "prometheus", Usage: "[ADDRESS]", Help: "metrics over HTTP"},
+			prometheus.Parse, buildPrometheus),
+		row(Directive{Name: "errors", Help: "logs what kept queries from being answered"},
+			errorlog.Parse, buildErrors),
+		group(Directive{Name: "log", Usage: "[NAMES…] [FORMAT]", Help: "logs queries"},
+			querylog.Parse, buildLog),
+		group(Directive{Name: "rewrite", Usage: "[continue|stop] FIELD …", Help: "changes what is looked for, and answers back"},
+			rewrite.Parse, buildRewrite),
+		row(Directive{Name: "template", Usage: "CLASS TYPE [ZONES…]", Help: "answers from templates of records", Repeat: true, OneLine: []string{"rcode"}},
+			template.Parse, buildTemplate),
+		row(Directive{Name: "hosts", Usage: "[FILE [ZONES…]]", Help: "answers from a file of hosts", OneLine: []string{"ttl", "no_reverse"}},
+			hosts.Parse, buildHosts),
+		row(Directive{Name: "kubernetes", Usage: "[ZONES…]", Help: "answers the names of a cluster", Repeat: true, OneLine: []string{"ttl"}},
+			kubernetes.Parse, buildKubernetes),
+		row(Directive{Name: "cache", Usage: "[TTL] [ZONES…]", Help: "keeps answers that had to be waited for"},
+			cache.Parse, buildCache),
+		group(Directive{Name: "forward", Usage: "FROM TO…", Help: "asks upstream servers", OneLine: []string{
+			"expire", "max_age", "max_concurrent", "max_connect_attempts", "max_fails", "max_idle_conns", "policy", "read_timeout", "tls_servername",
+		}}, forward.Parse, buildForward),
+		row(Directive{Name: "whoami", Help: "answers with the client's address, port and transport"},
+			whoami.Parse, buildWhoami),
+		row(Directive{Name: "import", Usage: "FILE|PATTERN|SNIPPET", Help: "stands for the content of files or of a snippet", Repeat: true},
+			parseImport, nothing[importOptions]),
+	}
 }
-
-// Directives are the rows of the table in order.
-func Directives() []Directive { return slices.Clone(table) }
 
 func nothing[O any](*site, O) error { return nil }
 
 // lookup finds a row, or nil.
-func lookup(name string) *Directive {
+func lookup(table []Directive, name string) *Directive {
 	for i := range table {
 		if table[i].Name == name {
 			return &table[i]
@@ -94,18 +167,22 @@ func (d *Directive) closes(l *directive.Line) error {
 	return nil
 }
 
-// foreign are directives of CoreDNS and of its common builds that are not served, with what to do.
-var foreign = map[string]string{
-	"etcd": "", "route53": "", "azure": "", "clouddns": "", "nomad": "", "geoip": "", "dnstap": "", "tsig": "", "dnssec": "", "sign": "",
-	"grpc": "forward speaks DNS over UDP, TCP and TLS", "trace": "", "on": "", "quic": "", "proxyproto": "", "fanout": "forward asks several upstream servers in turn",
+// foreign says whether a directive is one of CoreDNS, or of its common builds, that is not served; hint is what to do.
+func foreign(name string) (hint string, ok bool) {
+	switch name {
+	case "etcd", "route53", "azure", "clouddns", "nomad", "geoip", "dnstap", "tsig", "dnssec", "sign", "trace", "on", "quic", "proxyproto":
+		return "", true
+	case "grpc":
+		return ": forward speaks DNS over UDP, TCP and TLS", true
+	case "fanout", "alternate":
+		return ": forward asks several upstream servers", true
+	}
+	return "", false
 }
 
 // unknown is the error for a directive that is not in the table.
-func unknown(name directive.Arg) error {
-	if hint, ok := foreign[name.Text]; ok {
-		if hint != "" {
-			hint = ": " + hint
-		}
+func unknown(table []Directive, name directive.Arg) error {
+	if hint, ok := foreign(name.Text); ok {
 		return name.Errorf("the directive %q is not supported%s", name.Text, hint)
 	}
 	known := make([]string, len(table))

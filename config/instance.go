@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/netip"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -36,8 +37,10 @@ type Instance struct {
 // NewInstance makes a server that serves nothing yet. port is that of labels that name none.
 func NewInstance(shared *Shared, port string) *Instance {
 	ctx, cancel := context.WithCancel(context.Background())
+	srv := server.New(server.DefaultLimits(), shared.hooks())
+	shared.prometheus.Watch(srv.Parked, shared.out.Lost)
 	return &Instance{
-		shared: shared, server: server.New(server.DefaultLimits(), shared.hooks()), port: port,
+		shared: shared, server: srv, port: port,
 		ctx: ctx, cancel: cancel, kick: make(chan struct{}, 1),
 	}
 }
@@ -68,6 +71,7 @@ func (i *Instance) startLog() {
 		defer close(i.logged)
 		_ = i.shared.out.Run(ctx)
 	}()
+	i.left.Go(func() { _ = i.shared.prometheus.Run(i.ctx) })
 }
 
 func (i *Instance) warn(c *Config) {
@@ -86,11 +90,8 @@ func (i *Instance) apply(ctx context.Context, c *Config) error {
 		return err
 	}
 	g.start(i.ctx)
-	for _, w := range g.waits {
-		w.AwaitStart(ctx)
-	}
-	if err = ctx.Err(); err == nil {
-		err = i.server.Apply(g.listeners())
+	if err = g.await(ctx); err == nil {
+		err = i.server.Apply(g.served)
 	}
 	if err != nil {
 		i.withdraw(g)
@@ -105,9 +106,8 @@ func (i *Instance) apply(ctx context.Context, c *Config) error {
 	if g.debug {
 		i.shared.level.Set(slog.LevelDebug)
 	}
-	for _, f := range g.applied {
-		f()
-	}
+	i.shared.stacks.Store(g.stacks)
+	i.shared.prometheus.Apply(g.enabled, g.metrics...)
 	if old != nil {
 		i.retire(old, g)
 	}
@@ -155,7 +155,7 @@ var errNoPath = errors.New("the Corefile came from standard input and cannot be 
 
 // reread reads the Corefile again. Unless forced, it does nothing if that says what it said before. i.mu is held.
 func (i *Instance) reread(ctx context.Context, force bool) error {
-	log := i.shared.logger("reload")
+	log := i.shared.Logger("reload")
 	c, err := i.parseAgain()
 	switch {
 	case err == nil && !force && c.Hash == i.gen.config.Hash:
@@ -202,7 +202,7 @@ func (i *Instance) Banner() string {
 	}
 	addrs := i.server.Addrs()
 	var b strings.Builder
-	for _, l := range i.gen.listeners() {
+	for _, l := range i.gen.served {
 		ap := addrs[keyOf(l)]
 		for _, blk := range l.Blocks {
 			fmt.Fprintf(&b, "%s:%d", blk.ZoneName, ap.Port())
@@ -270,16 +270,20 @@ func (i *Instance) lameduck(ctx context.Context) {
 		return
 	}
 	seen := new(lastSeen)
-	listeners := i.gen.listeners()
+	listeners := slices.Clone(i.gen.served)
 	for k := range listeners {
-		for _, b := range listeners[k].Blocks {
-			b.Observers = append(b.Observers[:len(b.Observers):len(b.Observers)], seen)
+		l := &listeners[k]
+		l.Blocks = slices.Clone(l.Blocks)
+		for n, b := range l.Blocks {
+			watched := *b // blocks that are being served do not change
+			watched.Observers = append(slices.Clone(b.Observers), seen)
+			l.Blocks[n] = &watched
 		}
 	}
 	if err := i.server.Apply(listeners); err != nil {
 		i.shared.log.Error(err.Error())
 	}
-	health.Wait(ctx, d, i.shared.logger("health"))
+	health.Wait(ctx, d, i.shared.Logger("health"))
 	seen.settle(ctx)
 }
 

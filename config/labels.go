@@ -19,14 +19,18 @@ type Zone struct {
 func (z Zone) String() string { return z.Name + ":" + z.Port }
 
 // schemes are what may stand before a label. Those with a reason are not served.
-var schemes = [...]struct{ prefix, reason string }{
-	{"dns://", ""},
-	{"tls://", "DNS over TLS is not served yet"},
-	{"https://", "DNS over HTTPS is not served yet"},
-	{"https3://", "DNS over HTTP/3 is not served; use dns://"},
-	{"quic://", "DNS over QUIC is not served; use dns://"},
-	{"grpc://", "DNS over gRPC is not served; use dns://"},
+func schemes() []scheme {
+	return []scheme{
+		{"dns://", ""},
+		{"tls://", "DNS over TLS is not served yet"},
+		{"https://", "DNS over HTTPS is not served yet"},
+		{"https3://", "DNS over HTTP/3 is not served; use dns://"},
+		{"quic://", "DNS over QUIC is not served; use dns://"},
+		{"grpc://", "DNS over gRPC is not served; use dns://"},
+	}
 }
+
+type scheme struct{ prefix, reason string }
 
 // parseLabels reads the labels of a server block. A network gives as many zones as it needs.
 func (c *Config) parseLabels(labels []directive.Arg, port string) (zones []Zone, errs []error) {
@@ -58,7 +62,7 @@ func (c *Config) parseLabels(labels []directive.Arg, port string) (zones []Zone,
 }
 
 func stripScheme(l directive.Arg) (string, error) {
-	for _, s := range schemes {
+	for _, s := range schemes() {
 		rest, ok := strings.CutPrefix(l.Text, s.prefix)
 		switch {
 		case ok && s.reason == "":
@@ -81,12 +85,11 @@ func preferred(zone string) bool {
 		return true
 	}
 	for _, label := range strings.Split(strings.TrimSuffix(zone, "."), ".") {
-		for i, c := range []byte(label) {
-			letter, digit := 'a' <= c && c <= 'z', '0' <= c && c <= '9'
-			inner := i > 0 && (digit || c == '-' && i < len(label)-1)
-			if !letter && !inner {
-				return false
-			}
+		if label[0] < 'a' || label[0] > 'z' || label[len(label)-1] == '-' {
+			return false
+		}
+		if strings.Trim(label, "abcdefghijklmnopqrstuvwxyz0123456789-") != "" {
+			return false
 		}
 	}
 	return true

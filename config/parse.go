@@ -20,6 +20,7 @@ type Config struct {
 	Hash     string  // of what the Corefile says, imports included and comments not: hexadecimal SHA-512
 	src      Source
 	imports  []imported
+	table    []Directive
 }
 
 // Block is a server block.
@@ -51,7 +52,7 @@ func (b *Block) use(name string) *Use {
 // Corefile. The Config is never nil: with an error it is what could be read, good for its warnings and its imports.
 func Parse(src Source, port string) (*Config, error) {
 	file, err := read(src)
-	c := &Config{src: src, imports: file.imports, Warnings: file.warnings}
+	c := &Config{src: src, table: Directives(), imports: file.imports, Warnings: file.warnings}
 	if err != nil {
 		return c, err
 	}
@@ -86,7 +87,7 @@ func (c *Config) block(sb serverBlock, port string) (*Block, []error) {
 	uses, uerrs := c.uses(b, sb.lines)
 	errs = append(errs, uerrs...)
 	dir := c.src.dir()
-	for _, d := range table {
+	for _, d := range c.table {
 		for _, u := range uses[d.Name] {
 			u.Input.Dir = dir
 			err := d.parse(u)
@@ -111,9 +112,9 @@ func (c *Config) uses(b *Block, lines []directive.Line) (map[string][]*Use, []er
 		}
 	}
 	for _, l := range lines {
-		d := lookup(l.Name.Text)
+		d := lookup(c.table, l.Name.Text)
 		if d == nil {
-			errs = append(errs, unknown(l.Name))
+			errs = append(errs, unknown(c.table, l.Name))
 			continue
 		}
 		if err := walk(&l, placeholder); err != nil {

@@ -7,46 +7,65 @@ import (
 	"strings"
 	"sync/atomic"
 
-	"github.com/prometheus/client_golang/prometheus"
+	prom "github.com/prometheus/client_golang/prometheus"
 
+	"github.com/clusterdns/clusterdns/cache"
+	"github.com/clusterdns/clusterdns/forward"
+	"github.com/clusterdns/clusterdns/kubernetes"
 	"github.com/clusterdns/clusterdns/plugin/admin"
-	"github.com/clusterdns/clusterdns/plugin/errors"
+	errorlog "github.com/clusterdns/clusterdns/plugin/errors"
 	"github.com/clusterdns/clusterdns/plugin/health"
-	"github.com/clusterdns/clusterdns/plugin/log"
+	"github.com/clusterdns/clusterdns/plugin/hosts"
+	querylog "github.com/clusterdns/clusterdns/plugin/log"
+	"github.com/clusterdns/clusterdns/plugin/prometheus"
 	"github.com/clusterdns/clusterdns/plugin/ready"
+	"github.com/clusterdns/clusterdns/plugin/template"
 	"github.com/clusterdns/clusterdns/server"
 )
 
 // Shared is what a process has one of, whatever it is configured to do: it outlives configurations.
 type Shared struct {
-	out      *log.Writer
+	out      *querylog.Writer
 	level    *slog.LevelVar
 	log      *slog.Logger
-	registry *prometheus.Registry
+	registry *prom.Registry
 	admin    *admin.Server
 	ready    *ready.State
-	health   *health.Metrics
-	reload   *reloadMetrics
+	stacks   atomic.Bool // stack traces of panics are logged
 
-	stacktrace atomic.Bool // an errors directive wants stacks of panics
+	// The metrics of directives.
+	prometheus *prometheus.Metrics
+	reload     *reloadMetrics
+	health     *health.Metrics
+	template   *template.Metrics
+	hosts      *hosts.Metrics
+	kubernetes *kubernetes.SourceMetrics
+	cache      *cache.Metrics
+	forward    *forward.Metrics
 }
 
 // NewShared makes what a process shares, with a log that goes to out. It starts nothing.
-func NewShared(out io.Writer) *Shared {
-	s := &Shared{out: log.NewWriter(out), level: new(slog.LevelVar), registry: prometheus.NewRegistry()}
-	s.log = slog.New(log.NewHandler(s.out, s.level))
+func NewShared(out io.Writer, build prometheus.Build) *Shared {
+	s := &Shared{out: querylog.NewWriter(out), level: new(slog.LevelVar), registry: prom.NewRegistry()}
+	s.log = slog.New(querylog.NewHandler(s.out, s.level))
 	s.admin = admin.New(s.log)
-	s.ready = ready.New(s.logger("ready"))
-	s.health = health.NewMetrics(s.registry)
+	s.ready = ready.New(s.Logger("ready"))
+	s.prometheus = prometheus.NewMetrics(s.registry, build)
 	s.reload = newReloadMetrics(s.registry)
+	s.health = health.NewMetrics(s.registry)
+	s.template = template.NewMetrics(s.registry)
+	s.hosts = hosts.NewMetrics(s.registry)
+	s.kubernetes = kubernetes.NewSourceMetrics(s.registry)
+	s.cache = cache.NewMetrics(s.registry)
+	s.forward = forward.NewMetrics(s.registry)
 	return s
 }
 
-// Log is the log of the process.
-func (s *Shared) Log() *slog.Logger { return s.log }
+// Registry is where all metrics are registered.
+func (s *Shared) Registry() *prom.Registry { return s.registry }
 
-// logger is the one of a directive.
-func (s *Shared) logger(name string) *slog.Logger {
+// Logger is the log for lines of one directive.
+func (s *Shared) Logger(name string) *slog.Logger {
 	return slog.New(prefixed{s.log.Handler(), name})
 }
 
@@ -78,24 +97,30 @@ func (p prefixed) WithGroup(name string) slog.Handler {
 func (s *Shared) hooks() server.Hooks {
 	return server.Hooks{
 		Panic: func(v any, stack []byte) {
-			errors.LogPanic(s.log, s.stacktrace.Load(), v, stack)
+			s.prometheus.Panic()
+			errorlog.LogPanic(s.log, s.stacks.Load(), v, stack)
+		},
+		Limit: func(l server.Limit) {
+			if l == server.LimitParked {
+				s.prometheus.Rejected()
+			}
 		},
 	}
 }
 
 // reloadMetrics are those of the reload directive, under CoreDNS's names.
 type reloadMetrics struct {
-	failed prometheus.Counter
-	info   *prometheus.GaugeVec
+	failed prom.Counter
+	info   *prom.GaugeVec
 }
 
-func newReloadMetrics(reg prometheus.Registerer) *reloadMetrics {
+func newReloadMetrics(reg prom.Registerer) *reloadMetrics {
 	m := &reloadMetrics{
-		failed: prometheus.NewCounter(prometheus.CounterOpts{
+		failed: prom.NewCounter(prom.CounterOpts{
 			Namespace: "coredns", Subsystem: "reload", Name: "failed_total",
 			Help: "Attempts to take up a changed configuration that failed.",
 		}),
-		info: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		info: prom.NewGaugeVec(prom.GaugeOpts{
 			Namespace: "coredns", Subsystem: "reload", Name: "version_info",
 			Help: "Always 1; the labels say the hash of the configuration in use.",
 		}, []string{"hash", "value"}),

@@ -21,7 +21,7 @@ const (
 func (i *Instance) Run(ctx context.Context) error {
 	fs, err := fsnotify.NewWatcher()
 	if err != nil {
-		i.shared.logger("reload").Warn(fmt.Sprintf("files cannot be watched, so they are only read again every interval: %v", err))
+		i.shared.Logger("reload").Warn(fmt.Sprintf("files cannot be watched, so they are only read again every interval: %v", err))
 		fs = &fsnotify.Watcher{} // nil channels: nothing ever comes
 	} else {
 		defer fs.Close()
@@ -34,26 +34,13 @@ func (i *Instance) Run(ctx context.Context) error {
 
 // follow watches by the configuration in use until that changes or ctx ends.
 func (i *Instance) follow(ctx context.Context, fs *fsnotify.Watcher) {
-	i.mu.Lock()
-	var o *reloadOptions
-	if i.gen != nil && i.path != "" {
-		o = i.gen.reload
+	o := i.attend(ctx, fs)
+	var poll <-chan time.Time // nothing is looked for without the directive
+	if o != nil {
+		t := time.NewTicker(o.Interval - o.Jitter + rand.N(2*o.Jitter+1))
+		defer t.Stop()
+		poll = t.C
 	}
-	if o != nil && fs.Events != nil {
-		i.watch(fs, i.gen.config)
-	}
-	i.look(ctx, o != nil) // at what changed before it was watched
-	i.mu.Unlock()
-	if o == nil {
-		select {
-		case <-ctx.Done():
-		case <-i.kick:
-		case <-fs.Events:
-		}
-		return
-	}
-	poll := time.NewTicker(o.Interval - o.Jitter + rand.N(2*o.Jitter+1))
-	defer poll.Stop()
 	for {
 		select {
 		case <-ctx.Done():
@@ -61,19 +48,36 @@ func (i *Instance) follow(ctx context.Context, fs *fsnotify.Watcher) {
 		case <-i.kick:
 			return
 		case <-fs.Events:
-			calm(ctx, fs)
+			if o != nil {
+				calm(ctx, fs)
+			}
 		case <-fs.Errors: // some events were lost: look
-		case <-poll.C:
+		case <-poll:
 		}
 		i.mu.Lock()
-		i.look(ctx, true)
+		i.look(ctx, o)
 		i.mu.Unlock()
 	}
 }
 
-// look reads the Corefile again if it should. i.mu is held.
-func (i *Instance) look(ctx context.Context, should bool) {
-	if should && ctx.Err() == nil {
+// attend begins to watch by the configuration in use, and gives its reload directive, or nil.
+func (i *Instance) attend(ctx context.Context, fs *fsnotify.Watcher) *reloadOptions {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if i.gen == nil || i.path == "" || i.gen.reload == nil {
+		return nil
+	}
+	o := i.gen.reload
+	if fs.Events != nil {
+		i.watch(fs, i.gen.config)
+	}
+	i.look(ctx, o) // at what changed before it was watched
+	return o
+}
+
+// look reads the Corefile again if there is a reload directive. i.mu is held.
+func (i *Instance) look(ctx context.Context, o *reloadOptions) {
+	if o != nil && ctx.Err() == nil {
 		_ = i.reread(ctx, false) // it has been counted and logged
 	}
 }
@@ -119,7 +123,7 @@ func (i *Instance) watch(fs *fsnotify.Watcher, c *Config) {
 	}
 	for dir := range want {
 		if err := fs.Add(dir); err != nil {
-			i.shared.logger("reload").Debug(fmt.Sprintf("cannot watch %s: %v", dir, err))
+			i.shared.Logger("reload").Debug(fmt.Sprintf("cannot watch %s: %v", dir, err))
 		}
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"syscall"
 
 	"github.com/clusterdns/clusterdns/config"
+	"github.com/clusterdns/clusterdns/kubernetes"
 )
 
 // flags are the command line of the server: CoreDNS's.
@@ -114,7 +115,10 @@ func serve(env environment, args []string) int {
 
 // live starts the server, follows signals, and stops it.
 func live(env environment, f *flags, src config.Source, signals <-chan os.Signal) int {
-	instance := config.NewInstance(config.NewShared(env.stdout), f.port)
+	shared := config.NewShared(env.stdout, build())
+	kubernetes.LogClient(shared.Logger("kubernetes"))
+	kubernetes.RegisterClientMetrics(shared.Registry())
+	instance := config.NewInstance(shared, f.port)
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	started := make(chan error, 1)

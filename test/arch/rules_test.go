@@ -68,7 +68,7 @@ type layer struct {
 // cmd joins all, test looks at all.
 var layers = []layer{
 	{"server/wire", nil, "pure byte code"},
-	{"config/directive", nil, "a leaf that every directive's parser uses"},
+	{"config/directive", []string{"server/wire"}, "a leaf that every directive's parser uses"},
 	{"server/servertest", []string{"server", "server/wire", "config/directive"}, "what tests of handlers share"},
 	{"server", []string{"server/wire", "config/directive"}, "knows no handler"},
 	{"cache", handlers, "a middle room"},
