@@ -165,6 +165,14 @@ func (r *Reply) By() string { return r.by }
 // Dropped says whether no reply is sent.
 func (r *Reply) Dropped() bool { return r.dropped }
 
+// LimitSize makes the reply at most n bytes long, and not shorter than its question and OPT. What is longer is truncated.
+func (r *Reply) LimitSize(n int) {
+	if r.q.EDNS.Present {
+		n -= optLen
+	}
+	r.limit = min(r.limit, max(n, r.q.qend))
+}
+
 // Fault records an error that the errors directive logs; it changes nothing of the reply. It may be called more than once.
 func (r *Reply) Fault(err error) { r.faults = append(r.faults, err) }
 
