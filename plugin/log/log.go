@@ -5,6 +5,7 @@ package log
 import (
 	"time"
 
+	"github.com/clusterdns/clusterdns/plugin/internal/zones"
 	"github.com/clusterdns/clusterdns/server"
 	"github.com/clusterdns/clusterdns/server/wire"
 )
@@ -17,7 +18,7 @@ type Log struct {
 
 // rule is one occurrence of the directive, ready for use.
 type rule struct {
-	zones   []wire.Zone
+	zones   zones.Set
 	format  []op
 	classes Class
 	sample  uint32

@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/clusterdns/clusterdns/config/directive"
-	"github.com/clusterdns/clusterdns/server/wire"
+	"github.com/clusterdns/clusterdns/plugin/internal/zones"
 )
 
 // Class is a set of kinds of replies.
@@ -36,8 +36,8 @@ const (
 
 // Options are what one occurrence of the directive says.
 type Options struct {
-	Zones   []wire.Zone // names to log, with those below; never empty
-	Format  string      // with {common} and {combined} written out; "" for JSON
+	Zones   zones.Set // names to log, with those below; never empty
+	Format  string    // with {common} and {combined} written out; "" for JSON
 	Classes Class
 	JSON    bool
 	Labels  []string      // labels of metadata for JSON
@@ -112,7 +112,7 @@ func setClass(o *Options, l *directive.Line) error {
 
 // Parse reads one occurrence of the directive. It may occur more than once in a server block.
 func Parse(in *directive.Input) (Options, error) {
-	o := Options{Format: Common}
+	o := Options{Format: Common, Zones: zones.New([]string{"."})}
 	names := in.Args
 	if n := len(names); n > 0 && strings.Contains(names[n-1].Text, "{") {
 		o.Format = expand(names[n-1].Text)
@@ -121,19 +121,11 @@ func Parse(in *directive.Input) (Options, error) {
 		}
 		names = names[:n-1]
 	}
-	zones := []string{"."}
 	if len(names) > 0 {
 		var err error
-		if zones, err = in.ZonesOf(names); err != nil {
+		if o.Zones, err = zones.Parse(in, names); err != nil {
 			return Options{}, err
 		}
-	}
-	for _, z := range zones {
-		c, err := wire.ParseCanonical(z)
-		if err != nil {
-			return Options{}, in.Name.Errorf("%s: %w", in.Name.Text, err)
-		}
-		o.Zones = append(o.Zones, wire.NewZone(c))
 	}
 	if err := directive.ParseOptions(in, &o, Rows()); err != nil {
 		return Options{}, err

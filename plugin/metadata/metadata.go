@@ -6,44 +6,27 @@ import (
 	"strings"
 
 	"github.com/clusterdns/clusterdns/config/directive"
+	"github.com/clusterdns/clusterdns/plugin/internal/zones"
 	"github.com/clusterdns/clusterdns/server"
-	"github.com/clusterdns/clusterdns/server/wire"
 )
 
 // Options are what one occurrence of the directive says.
 type Options struct {
-	Zones []wire.Zone
+	Zones zones.Set
 }
 
 // Parse reads one occurrence of the directive. Without arguments it holds for the zones of its server block.
 func Parse(in *directive.Input) (Options, error) {
-	var o Options
 	if err := in.NoBlock(); err != nil {
-		return o, err
+		return Options{}, err
 	}
-	if len(in.Args) == 0 {
-		for _, z := range in.Zones {
-			c, err := wire.ParseCanonical(z)
-			if err != nil {
-				return Options{}, in.Name.Errorf("%s: %w", in.Name.Text, err)
-			}
-			o.Zones = append(o.Zones, wire.NewZone(c))
-		}
-		return o, nil
-	}
-	for _, a := range in.Args {
-		c, err := wire.ParseCanonical(a.Text)
-		if err != nil {
-			return Options{}, a.Errorf("%s: %w", in.Name.Text, err)
-		}
-		o.Zones = append(o.Zones, wire.NewZone(c))
-	}
-	return o, nil
+	z, err := zones.Parse(in, in.Args)
+	return Options{Zones: z}, err
 }
 
 // provider asks others for queries within its zones.
 type provider struct {
-	zones  []wire.Zone
+	zones  zones.Set
 	others []server.MetadataProvider
 }
 
@@ -55,7 +38,7 @@ func New(o Options, others ...server.MetadataProvider) server.MetadataProvider {
 
 // Metadata implements server.MetadataProvider.
 func (p *provider) Metadata(q *server.Query, label string) (string, bool) {
-	if !strings.Contains(label, "/") || !p.covers(q) {
+	if !strings.Contains(label, "/") || !p.zones.Contains(&q.Name) {
 		return "", false
 	}
 	for _, o := range p.others {
@@ -64,13 +47,4 @@ func (p *provider) Metadata(q *server.Query, label string) (string, bool) {
 		}
 	}
 	return "", false
-}
-
-func (p *provider) covers(q *server.Query) bool {
-	for _, z := range p.zones {
-		if _, ok := q.Name.Cut(z); ok {
-			return true
-		}
-	}
-	return false
 }
