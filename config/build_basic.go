@@ -1,6 +1,8 @@
 package config
 
 import (
+	"github.com/clusterdns/clusterdns/plugin/bufsize"
+	"github.com/clusterdns/clusterdns/plugin/cancel"
 	"github.com/clusterdns/clusterdns/plugin/errors"
 	"github.com/clusterdns/clusterdns/plugin/health"
 	"github.com/clusterdns/clusterdns/plugin/log"
@@ -15,6 +17,16 @@ import (
 
 func buildMetadata(s *site, o metadata.Options) error {
 	s.last = append(s.last, func() { s.providers = append(s.providers, metadata.New(o, s.provided...)) })
+	return nil
+}
+
+func buildCancel(s *site, o cancel.Options) error {
+	o.Apply(&s.options)
+	return nil
+}
+
+func buildBufsize(s *site, o bufsize.Options) error {
+	o.Apply(&s.options)
 	return nil
 }
 

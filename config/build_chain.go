@@ -4,13 +4,22 @@ import (
 	"context"
 	"net"
 	"net/netip"
+	"os"
 	"sync/atomic"
 	"time"
 
 	"github.com/clusterdns/clusterdns/cache"
 	"github.com/clusterdns/clusterdns/forward"
 	"github.com/clusterdns/clusterdns/kubernetes"
+	anytype "github.com/clusterdns/clusterdns/plugin/any"
+	"github.com/clusterdns/clusterdns/plugin/chaos"
+	"github.com/clusterdns/clusterdns/plugin/header"
 	"github.com/clusterdns/clusterdns/plugin/hosts"
+	"github.com/clusterdns/clusterdns/plugin/loadbalance"
+	"github.com/clusterdns/clusterdns/plugin/local"
+	"github.com/clusterdns/clusterdns/plugin/minimal"
+	"github.com/clusterdns/clusterdns/plugin/nsid"
+	"github.com/clusterdns/clusterdns/plugin/ratelimit"
 	"github.com/clusterdns/clusterdns/plugin/rewrite"
 	"github.com/clusterdns/clusterdns/plugin/template"
 	"github.com/clusterdns/clusterdns/plugin/whoami"
@@ -18,8 +27,68 @@ import (
 
 // This file has the directives that put a handler into the chain.
 
+func buildNSID(s *site, o nsid.Options) error {
+	s.handle(nsid.New(o, hostname()))
+	return nil
+}
+
+// hostname is this machine's name, which in a cluster is the Pod's.
+func hostname() string {
+	h, err := os.Hostname()
+	if err != nil {
+		return "localhost"
+	}
+	return h
+}
+
+func buildRatelimit(s *site, o ratelimit.Options) error {
+	h, err := keep(s, o, func() (*ratelimit.Handler, error) { return ratelimit.New(o, s.shared.ratelimit) })
+	if err == nil {
+		s.handle(h)
+	}
+	return err
+}
+
+func buildLocal(s *site, o local.Options) error {
+	s.handle(local.New(o, s.shared.local))
+	return nil
+}
+
+func buildAny(s *site, o anytype.Options) error {
+	s.handle(anytype.New(o))
+	return nil
+}
+
+func buildChaos(s *site, o chaos.Options) error {
+	s.options.AnyClass = true
+	s.handle(chaos.New(o, "clusterdns-"+s.shared.build.Version, hostname()))
+	return nil
+}
+
+func buildLoadbalance(s *site, o loadbalance.Options) error {
+	b, err := keep(s, o, func() (*loadbalance.Balance, error) {
+		b := loadbalance.New(o, s.logger())
+		return b, b.Load()
+	})
+	if err == nil {
+		s.options.Shuffle = o.Shuffle()
+		s.handle(b)
+	}
+	return err
+}
+
 func buildRewrite(s *site, rules []rewrite.Options) error {
 	s.handle(rewrite.New(rules))
+	return nil
+}
+
+func buildHeader(s *site, o header.Options) error {
+	s.handle(header.New(o))
+	return nil
+}
+
+func buildMinimal(s *site, o minimal.Options) error {
+	s.handle(minimal.New(o))
 	return nil
 }
 
@@ -119,6 +188,7 @@ func buildForward(s *site, lines []forward.Options) error {
 		return f, f.Load()
 	})
 	if err == nil {
+		s.options.AnyClass = true
 		s.handle(f)
 	}
 	return err

@@ -33,13 +33,23 @@ import (
 	"github.com/clusterdns/clusterdns/config/directive"
 	"github.com/clusterdns/clusterdns/forward"
 	"github.com/clusterdns/clusterdns/kubernetes"
+	anytype "github.com/clusterdns/clusterdns/plugin/any"
+	"github.com/clusterdns/clusterdns/plugin/bufsize"
+	"github.com/clusterdns/clusterdns/plugin/cancel"
+	"github.com/clusterdns/clusterdns/plugin/chaos"
 	errorlog "github.com/clusterdns/clusterdns/plugin/errors"
+	"github.com/clusterdns/clusterdns/plugin/header"
 	"github.com/clusterdns/clusterdns/plugin/health"
 	"github.com/clusterdns/clusterdns/plugin/hosts"
+	"github.com/clusterdns/clusterdns/plugin/loadbalance"
+	"github.com/clusterdns/clusterdns/plugin/local"
 	querylog "github.com/clusterdns/clusterdns/plugin/log"
 	"github.com/clusterdns/clusterdns/plugin/metadata"
+	"github.com/clusterdns/clusterdns/plugin/minimal"
+	"github.com/clusterdns/clusterdns/plugin/nsid"
 	"github.com/clusterdns/clusterdns/plugin/pprof"
 	"github.com/clusterdns/clusterdns/plugin/prometheus"
+	"github.com/clusterdns/clusterdns/plugin/ratelimit"
 	"github.com/clusterdns/clusterdns/plugin/ready"
 	"github.com/clusterdns/clusterdns/plugin/rewrite"
 	"github.com/clusterdns/clusterdns/plugin/template"
@@ -102,8 +112,14 @@ func Directives() []Directive {
 			parseRoot, nothing[rootOptions]),
 		row(Directive{Name: "metadata", Usage: "[ZONES…]", Help: "lets facts about queries be had by label"},
 			metadata.Parse, buildMetadata),
+		row(Directive{Name: "cancel", Usage: "[TIMEOUT]", Help: "bounds how long a query may wait"},
+			cancel.Parse, buildCancel),
 		row(Directive{Name: "reload", Usage: "[INTERVAL] [JITTER]", Help: "takes up changes of the Corefile while running"},
 			parseReload, buildReload),
+		row(Directive{Name: "nsid", Usage: "[DATA]", Help: "tells clients that ask which server answered"},
+			nsid.Parse, buildNSID),
+		row(Directive{Name: "bufsize", Usage: "[SIZE]", Help: "bounds the size of replies over UDP"},
+			bufsize.Parse, buildBufsize),
 		row(Directive{Name: "bind", Usage: "ADDRESS|INTERFACE…", Help: "listens on these addresses instead of all", Repeat: true},
 			parseBind, buildBind),
 		row(Directive{Name: "debug", Help: "logs at level debug, and lets a panic end the process"},
@@ -120,13 +136,27 @@ func Directives() []Directive {
 			errorlog.Parse, buildErrors),
 		group(Directive{Name: "log", Usage: "[NAMES…] [FORMAT]", Help: "logs queries"},
 			querylog.Parse, buildLog),
+		row(Directive{Name: "ratelimit", Usage: "RATE", Help: "bounds the queries per second of each client"},
+			ratelimit.Parse, buildRatelimit),
+		row(Directive{Name: "local", Help: "answers names that mean the machine itself"},
+			local.Parse, buildLocal),
+		row(Directive{Name: "any", Help: "answers questions of type ANY with little"},
+			anytype.Parse, buildAny),
+		row(Directive{Name: "chaos", Usage: "[VERSION] [AUTHORS…]", Help: "tells who the server is"},
+			chaos.Parse, buildChaos),
+		row(Directive{Name: "loadbalance", Usage: "[round_robin|weighted FILE]", Help: "decides which of several addresses comes first"},
+			loadbalance.Parse, buildLoadbalance),
 		group(Directive{Name: "rewrite", Usage: "[continue|stop] FIELD …", Help: "changes what is looked for, and answers back"},
 			rewrite.Parse, buildRewrite),
+		row(Directive{Name: "header", Help: "sets and clears flags of queries and replies", Repeat: true},
+			header.Parse, buildHeader),
+		row(Directive{Name: "minimal", Help: "leaves out what an answer does not need"},
+			minimal.Parse, buildMinimal),
 		row(Directive{Name: "template", Usage: "CLASS TYPE [ZONES…]", Help: "answers from templates of records", Repeat: true, OneLine: []string{"rcode"}},
 			template.Parse, buildTemplate),
 		row(Directive{Name: "hosts", Usage: "[FILE [ZONES…]]", Help: "answers from a file of hosts", OneLine: []string{"ttl", "no_reverse"}},
 			hosts.Parse, buildHosts),
-		row(Directive{Name: "kubernetes", Usage: "[ZONES…]", Help: "answers the names of a cluster", Repeat: true, OneLine: []string{"ttl"}},
+		row(Directive{Name: "kubernetes", Usage: "[ZONES…]", Help: "answers the names of a cluster", OneLine: []string{"ttl"}},
 			kubernetes.Parse, buildKubernetes),
 		row(Directive{Name: "cache", Usage: "[TTL] [ZONES…]", Help: "keeps answers that had to be waited for"},
 			cache.Parse, buildCache),

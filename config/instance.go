@@ -45,8 +45,17 @@ func NewInstance(shared *Shared, port string) *Instance {
 	}
 }
 
-// grace is how long the parts of an old configuration work on for queries that began with it: no query waits longer for an upstream.
-const grace = 6 * time.Second
+// usualPatience is how long a query may wait in a server block without a cancel directive, and a little.
+const usualPatience = 6 * time.Second
+
+// grace is how long the parts of an old configuration work on for queries that began with it: as long as one may wait.
+func (g *generation) grace() time.Duration {
+	longest := usualPatience
+	for _, s := range g.sites {
+		longest = max(longest, s.options.Patience)
+	}
+	return longest
+}
 
 // Start reads a Corefile and serves it. It returns when it serves, which may take as long as the kubernetes directive's
 // startup_timeout. An error means that nothing is served. The Corefile's warnings are logged.
@@ -134,7 +143,7 @@ func (i *Instance) withdraw(g *generation) {
 func (i *Instance) retire(old, next *generation) {
 	i.left.Go(func() {
 		select {
-		case <-time.After(grace):
+		case <-time.After(old.grace()):
 		case <-i.ctx.Done():
 		}
 		for _, p := range old.end(next) {

@@ -16,8 +16,10 @@ import (
 	errorlog "github.com/clusterdns/clusterdns/plugin/errors"
 	"github.com/clusterdns/clusterdns/plugin/health"
 	"github.com/clusterdns/clusterdns/plugin/hosts"
+	"github.com/clusterdns/clusterdns/plugin/local"
 	querylog "github.com/clusterdns/clusterdns/plugin/log"
 	"github.com/clusterdns/clusterdns/plugin/prometheus"
+	"github.com/clusterdns/clusterdns/plugin/ratelimit"
 	"github.com/clusterdns/clusterdns/plugin/ready"
 	"github.com/clusterdns/clusterdns/plugin/template"
 	"github.com/clusterdns/clusterdns/server"
@@ -31,12 +33,15 @@ type Shared struct {
 	registry *prom.Registry
 	admin    *admin.Server
 	ready    *ready.State
+	build    prometheus.Build
 	stacks   atomic.Bool // stack traces of panics are logged
 
 	// The metrics of directives.
 	prometheus *prometheus.Metrics
 	reload     *reloadMetrics
 	health     *health.Metrics
+	ratelimit  *ratelimit.Metrics
+	local      *local.Metrics
 	template   *template.Metrics
 	hosts      *hosts.Metrics
 	kubernetes *kubernetes.SourceMetrics
@@ -46,13 +51,15 @@ type Shared struct {
 
 // NewShared makes what a process shares, with a log that goes to out. It starts nothing.
 func NewShared(out io.Writer, build prometheus.Build) *Shared {
-	s := &Shared{out: querylog.NewWriter(out), level: new(slog.LevelVar), registry: prom.NewRegistry()}
+	s := &Shared{out: querylog.NewWriter(out), level: new(slog.LevelVar), registry: prom.NewRegistry(), build: build}
 	s.log = slog.New(querylog.NewHandler(s.out, s.level))
 	s.admin = admin.New(s.log)
 	s.ready = ready.New(s.Logger("ready"))
 	s.prometheus = prometheus.NewMetrics(s.registry, build)
 	s.reload = newReloadMetrics(s.registry)
 	s.health = health.NewMetrics(s.registry)
+	s.ratelimit = ratelimit.NewMetrics(s.registry)
+	s.local = local.NewMetrics(s.registry)
 	s.template = template.NewMetrics(s.registry)
 	s.hosts = hosts.NewMetrics(s.registry)
 	s.kubernetes = kubernetes.NewSourceMetrics(s.registry)
