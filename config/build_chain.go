@@ -131,7 +131,13 @@ func buildKubernetes(s *site, o kubernetes.Options) error {
 	k, err := keep(s, o, func() (*cluster, error) {
 		log := s.logger()
 		deps := kubernetes.Deps{Log: log, Local: localAddrs(s.hosts)}
-		return &cluster{kubernetes.New(o, kubernetes.NewAPIServer(o, s.shared.kubernetes, log), deps), s.shared}, nil
+		var source kubernetes.Source
+		if len(o.Manifests) > 0 {
+			source = kubernetes.NewManifests(o, log)
+		} else {
+			source = kubernetes.NewAPIServer(o, s.shared.kubernetes, log)
+		}
+		return &cluster{kubernetes.New(o, source, deps), s.shared}, nil
 	})
 	if err == nil {
 		s.handle(k)
