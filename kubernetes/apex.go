@@ -41,6 +41,9 @@ func (k *Kubernetes) nameservers() []nameserver {
 		local = k.local
 	}
 	addrs := local()
+	if others := slices.DeleteFunc(slices.Clone(addrs), netip.Addr.IsLoopback); len(others) > 0 {
+		addrs = others // nobody else could use the loopback address
+	}
 	var out []nameserver
 	for _, addr := range addrs {
 		b := addr.Unmap().As16()
@@ -137,7 +140,7 @@ func (a *asked) defaultNS(servers []nameserver) server.Verdict {
 	return a.addresses(v4, v6)
 }
 
-// interfaceAddrs are the addresses of this machine or Pod that others can reach.
+// interfaceAddrs are the addresses of this machine or Pod that others may reach. Like CoreDNS it includes link-local ones.
 func interfaceAddrs() []netip.Addr {
 	all, err := net.InterfaceAddrs()
 	if err != nil {
@@ -149,7 +152,7 @@ func interfaceAddrs() []netip.Addr {
 		if !ok {
 			continue
 		}
-		if addr, ok := netip.AddrFromSlice(n.IP); ok && addr.Unmap().IsGlobalUnicast() {
+		if addr, ok := netip.AddrFromSlice(n.IP); ok {
 			out = append(out, addr.Unmap())
 		}
 	}

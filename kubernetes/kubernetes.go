@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net/netip"
 	"slices"
+	"time"
 
 	"github.com/clusterdns/clusterdns/server"
 	"github.com/clusterdns/clusterdns/server/wire"
@@ -30,6 +31,7 @@ type Kubernetes struct {
 	source  Source
 	log     *slog.Logger
 	local   func() []netip.Addr
+	failed  chan error // takes what Run failed with
 }
 
 // errNotSynced is why cluster names fail before the first sync.
@@ -44,6 +46,7 @@ func New(o Options, source Source, d Deps) *Kubernetes {
 		source: source,
 		log:    d.Log,
 		local:  d.Local,
+		failed: make(chan error, 1),
 	}
 	if k.log == nil {
 		k.log = slog.New(slog.DiscardHandler)
@@ -64,7 +67,7 @@ func (k *Kubernetes) Zones() []wire.Zone { return k.opts.Zones }
 // Ready says whether the cluster's objects have been read once.
 func (k *Kubernetes) Ready() bool { return k.complete.Load() }
 
-// Synced is closed when Ready becomes true. At its start a server waits for it, for Options.StartupTimeout at most.
+// Synced is closed when Ready becomes true.
 func (k *Kubernetes) Synced() <-chan struct{} { return k.whole }
 
 // Run reads the cluster until ctx ends. An error before Ready means that waiting will not heal it.
@@ -73,7 +76,27 @@ func (k *Kubernetes) Run(ctx context.Context) error {
 		<-ctx.Done()
 		return nil
 	}
-	return k.source.Run(ctx, k.Index)
+	err := k.source.Run(ctx, k.Index)
+	if err != nil {
+		k.failed <- err
+	}
+	return err
+}
+
+// AwaitStart waits, while Run runs, until the cluster has been read once, but no longer than Options.StartupTimeout: after that a server
+// starts without. It gives the error that Run failed with, if it did. It is called once.
+func (k *Kubernetes) AwaitStart(ctx context.Context) error {
+	late := time.NewTimer(k.opts.StartupTimeout)
+	defer late.Stop()
+	select {
+	case <-k.whole:
+	case err := <-k.failed:
+		return err
+	case <-ctx.Done():
+	case <-late.C:
+		k.log.Warn("starting without having read the cluster: its names are SERVFAIL until that is done", "waited", k.opts.StartupTimeout)
+	}
+	return nil
 }
 
 // zone finds the zone of a query and how many labels stand before it.

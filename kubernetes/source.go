@@ -302,12 +302,15 @@ func (p *Pod) Kind() Kind { return KindPod }
 // Key is namespace and name.
 func (p *Pod) Key() (namespace, name string) { return p.Namespace, p.Name }
 
-// FromPod reduces a Pod. One that has ended keeps no addresses: they may be another's by now. So that an API server need not send it,
-// PodFieldSelector leaves such Pods out.
+// FromPod reduces a Pod. One that has ended, or is being deleted, keeps no addresses: they are another's soon. PodFieldSelector keeps
+// an API server from sending those that have ended.
 func FromPod(p *corev1.Pod) *Pod {
 	out := &Pod{Namespace: strings.Clone(p.Namespace), Name: strings.Clone(p.Name)}
 	switch p.Status.Phase {
 	case corev1.PodSucceeded, corev1.PodFailed, corev1.PodUnknown:
+		return out
+	}
+	if p.DeletionTimestamp != nil {
 		return out
 	}
 	ips := make([]string, 0, len(p.Status.PodIPs)+1)
