@@ -19,7 +19,6 @@ type entry struct {
 	r    *server.Reply
 	q    *server.Query
 	took time.Duration
-	name [wire.MaxName]byte // where names are folded
 }
 
 // op appends one piece of a line: a value of e, or text itself.
@@ -130,9 +129,40 @@ func addClass(b []byte, e *entry, _ string) []byte {
 
 // addName appends the name of the question in lower case, with whatever is not plain escaped.
 func addName(b []byte, e *entry, _ string) []byte {
-	name := e.name[:copy(e.name[:], questionName(e.q))]
-	wire.Fold(name)
-	return wire.AppendPresentation(b, name)
+	name := questionName(e.q)
+	if len(name) <= 1 {
+		return append(b, '.')
+	}
+	for len(name) > 1 {
+		label := name[1 : 1+int(name[0])]
+		for i, c := range label {
+			if plain[c] == 0 {
+				b = appendEscaped(b, label[i])
+				continue
+			}
+			b = append(b, plain[c])
+		}
+		b = append(b, '.')
+		name = name[1+len(label):]
+	}
+	return b
+}
+
+// plain are the bytes that stand for themselves in presentation form, in lower case; 0 is for all others.
+var plain = func() (t [256]byte) {
+	for i := range t {
+		if b := wire.AppendPresentation(nil, []byte{1, byte(i), 0}); len(b) == 2 {
+			wire.Fold(b)
+			t[i] = b[0]
+		}
+	}
+	return t
+}()
+
+// appendEscaped appends a byte that does not stand for itself.
+func appendEscaped(b []byte, c byte) []byte {
+	b = wire.AppendPresentation(b, []byte{1, c, 0})
+	return b[:len(b)-1]
 }
 
 // addProto appends what carried the query: CoreDNS logs all that comes over TCP, TLS and HTTPS included, as tcp.

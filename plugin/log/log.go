@@ -54,14 +54,8 @@ func (l *Log) Observe(r *server.Reply, q *server.Query) {
 		return
 	}
 	s := l.w.shard(q.Shard)
-	s.mu.Lock()
 	defer s.unlock()
-	if rule.sample > 1 && class != Failure {
-		if s.seen++; s.seen%rule.sample != 0 {
-			return
-		}
-	}
-	if !s.room() {
+	if !s.lock() || !s.chosen(rule, class) {
 		return
 	}
 	s.entry.r, s.entry.q, s.entry.took = r, q, took
@@ -74,6 +68,15 @@ func (l *Log) Observe(r *server.Reply, q *server.Query) {
 	}
 	s.buf = append(b, '\n')
 	s.entry.r, s.entry.q = nil, nil // both are used for another query from now on
+}
+
+// chosen says whether a line is among those that sampling writes.
+func (s *shard) chosen(r *rule, class Class) bool {
+	if r.sample <= 1 || class == Failure {
+		return true
+	}
+	s.seen++
+	return s.seen%r.sample == 0
 }
 
 // find gives the rule for a query: it goes by the name that the client asked, whatever rewriting or CNAMEs made of it.

@@ -15,21 +15,26 @@ const (
 	delay = 50 * time.Millisecond
 	// batch is when lines are written without waiting. Longer writes save nothing more.
 	batch = 64 << 10
-	// bound is how much may wait on each worker while the output takes nothing: some 8,000 lines, 50 ms at the highest rates.
-	bound = 1 << 20
+	// bound is how much may wait on each worker: some 16,000 lines, 100 ms at the highest rates.
+	bound = 2 << 20
+	// backpressure is how long a worker with that much waits for the output to take a batch. An output that is that slow is taken to
+	// have stalled.
+	backpressure = 20 * time.Millisecond
 )
 
 // Writer is the output of the process: lines are buffered where they are made and written together by one goroutine, so that logging
 // waits for nothing. There is one in a process; it outlives configurations.
 //
-// No line is lost while the output takes them at all. If it stalls for longer than the bound can hold (a blocked pipe, a full
-// disk), answering queries comes first: further lines are dropped, counted, and the number of them is said once the output moves again.
+// No line is lost while the output moves: a worker that is ahead of it waits for it. If it stalls (a pipe that nobody reads), answering
+// queries comes first: after one short wait further lines are dropped, counted, and the number of them is said once the output moves again.
 type Writer struct {
 	out    io.Writer
 	shards []shard // the last one is for messages of the process
 	wake   chan struct{}
 	full   chan struct{}
 	lost   atomic.Uint64
+	stalls atomic.Bool   // the output does not move
+	writes atomic.Uint64 // how often it did
 
 	mu   sync.Mutex // held while writing
 	said uint64     // how many of the lost lines the output knows of
@@ -43,7 +48,8 @@ type shard struct {
 	seen  uint32 // lines that could have been written, for sampling
 	entry entry
 	w     *Writer
-	_     [64]byte // no two shards share a cache line
+	taken chan struct{} // says that buf has been emptied
+	_     [64]byte      // no two shards share a cache line
 }
 
 // NewWriter makes a writer to out, which nobody else writes to. Lines are kept until Run or Flush writes them.
@@ -55,7 +61,7 @@ func NewWriter(out io.Writer) *Writer {
 		full:   make(chan struct{}, 1),
 	}
 	for i := range w.shards {
-		w.shards[i].w = w
+		w.shards[i].w, w.shards[i].taken = w, make(chan struct{}, 1)
 	}
 	return w
 }
@@ -63,13 +69,42 @@ func NewWriter(out io.Writer) *Writer {
 // shard gives the buffer of a worker. Workers beyond the number of shards share one, which only costs waiting.
 func (w *Writer) shard(i int) *shard { return &w.shards[uint(i)%uint(len(w.shards)-1)] }
 
-// room says whether another line may be kept; if not, it is counted as lost. The shard is locked.
-func (s *shard) room() bool {
+// lock takes the shard to append a line, and says whether there is room for one; if not, the line is counted as lost. The shard is locked
+// either way.
+func (s *shard) lock() (room bool) {
+	s.mu.Lock()
+	if len(s.buf) < bound {
+		return true
+	}
+	if !s.w.stalls.Load() {
+		s.mu.Unlock()
+		s.wait()
+		s.mu.Lock()
+	}
 	if len(s.buf) < bound {
 		return true
 	}
 	s.w.lost.Add(1)
 	return false
+}
+
+// wait waits for the buffer to be emptied, and says that the output has stalled if it did not move meanwhile.
+func (s *shard) wait() {
+	select {
+	case <-s.taken: // an old word
+	default:
+	}
+	before := s.w.writes.Load()
+	signal(s.w.full)
+	t := time.NewTimer(backpressure)
+	defer t.Stop()
+	select {
+	case <-s.taken:
+	case <-t.C:
+		if s.w.writes.Load() == before {
+			s.w.stalls.Store(true)
+		}
+	}
 }
 
 // unlock lets go of the shard after a line was appended, and sees that it will be written.
@@ -95,9 +130,8 @@ func signal(c chan struct{}) {
 // Write takes whole lines of the process's own log. It never fails.
 func (w *Writer) Write(p []byte) (int, error) {
 	s := &w.shards[len(w.shards)-1]
-	s.mu.Lock()
 	defer s.unlock()
-	if s.room() {
+	if s.lock() {
 		s.buf = append(s.buf, p...)
 	}
 	return len(p), nil
@@ -136,8 +170,11 @@ func (w *Writer) Flush() {
 		s.buf, s.spare = s.spare[:0], nil
 		s.mu.Unlock()
 		if len(b) > 0 {
+			signal(s.taken)
 			// Where standard output fails there is nobody left to tell.
 			_, _ = w.out.Write(b)
+			w.writes.Add(1)
+			w.stalls.Store(false)
 		}
 		s.mu.Lock()
 		s.spare = b
