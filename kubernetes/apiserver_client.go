@@ -1,0 +1,217 @@
+package kubernetes
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"net"
+	"net/http"
+	"runtime"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	kruntime "k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+)
+
+const (
+	// Requests a second, and at one moment, where the options say nothing. Watches are not counted; the plain lists of a large cluster
+	// are some 64 pages, which client-go's own 5 a second would draw out over 11 seconds.
+	defaultQPS   = 50
+	defaultBurst = 100
+
+	// The most that is buffered of a stream, and of all streams of a connection, before it is decoded. The default of 4 MiB for each
+	// stream is as much again as the records of a large cluster.
+	streamBuffer     = 256 << 10
+	connectionBuffer = 1 << 20
+
+	// How long a connection may take. The dialer's usual 30 seconds are the whole time in which a lost API server is to be noticed.
+	dialTimeout = 5 * time.Second
+)
+
+// connection is what the feeds share: one client for each API group, over one HTTP client.
+type connection struct {
+	http        *http.Client
+	groups      map[schema.GroupVersion]*rest.RESTClient
+	host        string // of the API server, for logs and metrics
+	credentials string // where the credentials come from, for messages
+}
+
+// connect makes the clients that the options ask for. It reads files, but does not speak to the API server.
+func connect(o *Options, p pace) (*connection, error) {
+	cfg, from, err := restConfig(o)
+	if err != nil {
+		return nil, err
+	}
+	if o.MaxInflight > 0 {
+		cfg.Wrap(inflightLimit(o.MaxInflight))
+	}
+	hc, err := rest.HTTPClientFor(cfg)
+	if err != nil {
+		return nil, fmt.Errorf("kubernetes: client for the API server of %s: %w", from, err)
+	}
+	tune(hc.Transport, p)
+	c := &connection{http: hc, groups: map[schema.GroupVersion]*rest.RESTClient{}, host: hostOf(cfg.Host), credentials: from}
+	for _, gv := range []schema.GroupVersion{corev1.SchemeGroupVersion, discoveryv1.SchemeGroupVersion} {
+		if c.groups[gv], err = groupClient(cfg, gv, hc); err != nil {
+			return nil, fmt.Errorf("kubernetes: client for the API server of %s: %w", from, err)
+		}
+	}
+	return c, nil
+}
+
+func (c *connection) close() { c.http.CloseIdleConnections() }
+
+// groupClient is a client for one API group. It knows the kinds that make records and nothing else: the typed clients would more
+// than double the binary.
+func groupClient(base *rest.Config, gv schema.GroupVersion, hc *http.Client) (*rest.RESTClient, error) {
+	cfg := rest.CopyConfig(base)
+	cfg.GroupVersion = &gv
+	cfg.APIPath = "/apis"
+	if gv.Group == "" {
+		cfg.APIPath = "/api"
+	}
+	cfg.NegotiatedSerializer = serializer.NewCodecFactory(scheme()).WithoutConversion()
+	return rest.RESTClientForConfigAndClient(cfg, hc)
+}
+
+func scheme() *kruntime.Scheme {
+	s := kruntime.NewScheme()
+	s.AddKnownTypes(corev1.SchemeGroupVersion, &corev1.Namespace{}, &corev1.NamespaceList{}, &corev1.Service{}, &corev1.ServiceList{}, &corev1.Pod{}, &corev1.PodList{})
+	s.AddKnownTypes(discoveryv1.SchemeGroupVersion, &discoveryv1.EndpointSlice{}, &discoveryv1.EndpointSliceList{})
+	s.AddKnownTypes(metav1.SchemeGroupVersion, &metav1.PartialObjectMetadata{}, &metav1.PartialObjectMetadataList{})
+	for _, gv := range []schema.GroupVersion{corev1.SchemeGroupVersion, discoveryv1.SchemeGroupVersion} {
+		metav1.AddToGroupVersion(s, gv)
+	}
+	return s
+}
+
+// restConfig is how to reach the API server, and words for where that is written.
+func restConfig(o *Options) (cfg *rest.Config, from string, err error) {
+	switch {
+	case o.KubeconfigFile != "":
+		from = "kubeconfig " + o.KubeconfigFile
+		cfg, err = fromKubeconfig(o.KubeconfigFile, o.Context)
+	case o.Endpoint != "":
+		from = "endpoint " + o.Endpoint
+		cfg = &rest.Config{Host: o.Endpoint, TLSClientConfig: rest.TLSClientConfig{CertFile: o.TLSCert, KeyFile: o.TLSKey, CAFile: o.TLSCA}}
+	default:
+		from = "the Pod's service account"
+		cfg, err = rest.InClusterConfig()
+		if errors.Is(err, rest.ErrNotInCluster) {
+			err = errors.New("not in a cluster (KUBERNETES_SERVICE_HOST and KUBERNETES_SERVICE_PORT are not set): name one with kubeconfig or endpoint, or read files with manifests")
+		}
+	}
+	if err != nil {
+		return nil, from, fmt.Errorf("kubernetes: %s: %w", from, err)
+	}
+	cfg.UserAgent = fmt.Sprintf("clusterdns (%s/%s)", runtime.GOOS, runtime.GOARCH)
+	cfg.ContentType = kruntime.ContentTypeProtobuf
+	cfg.AcceptContentTypes = kruntime.ContentTypeProtobuf + "," + kruntime.ContentTypeJSON
+	cfg.WarningHandler = rest.NoWarnings{}
+	cfg.QPS, cfg.Burst = defaultQPS, defaultBurst
+	if o.QPS > 0 {
+		cfg.QPS = o.QPS
+		cfg.Burst = max(1, int(o.QPS))
+	}
+	if o.Burst > 0 {
+		cfg.Burst = o.Burst
+	}
+	// A dialer of our own also keeps client-go from sharing the connection with another configuration.
+	cfg.Dial = dialer().DialContext
+	return cfg, from, nil
+}
+
+// dialer notices a peer that is gone on connections of HTTP/1.1 as well, which have no pings.
+func dialer() *net.Dialer {
+	return &net.Dialer{
+		Timeout:         dialTimeout,
+		KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: 10 * time.Second, Interval: 5 * time.Second, Count: 3},
+	}
+}
+
+// fromKubeconfig reads a kubeconfig; current is the context to use, "" for the file's own.
+func fromKubeconfig(file, current string) (*rest.Config, error) {
+	c, err := clientcmd.LoadFromFile(file)
+	if err != nil {
+		return nil, err
+	}
+	if err := clientcmd.ResolveLocalPaths(c); err != nil {
+		return nil, err
+	}
+	if current == "" {
+		current = c.CurrentContext
+	}
+	if current == "" {
+		return nil, errors.New("it has no current-context: name a context behind the file, or set one")
+	}
+	if c.Contexts[current] == nil {
+		return nil, fmt.Errorf("it has no context %q; known are %s", current, strings.Join(slices.Sorted(maps.Keys(c.Contexts)), ", "))
+	}
+	return clientcmd.NewNonInteractiveClientConfig(*c, current, &clientcmd.ConfigOverrides{}, nil).ClientConfig()
+}
+
+// hostOf is the host and port of a URL, or of what stands for one in a kubeconfig.
+func hostOf(url string) string {
+	_, rest, ok := strings.Cut(url, "://")
+	if !ok {
+		rest = url
+	}
+	host, _, _ := strings.Cut(rest, "/")
+	return host
+}
+
+// tune sets what rest.Config has no field for.
+func tune(rt http.RoundTripper, p pace) {
+	for range 16 { // wrappers: credentials, user agent, the transport cache; a handful
+		switch t := rt.(type) {
+		case *http.Transport:
+			t.HTTP2 = &http.HTTP2Config{
+				SendPingTimeout:               p.idle,
+				PingTimeout:                   p.ping,
+				MaxReceiveBufferPerStream:     streamBuffer,
+				MaxReceiveBufferPerConnection: connectionBuffer,
+			}
+			return
+		case utilnet.RoundTripperWrapper:
+			rt = t.WrappedRoundTripper()
+		default:
+			return
+		}
+	}
+}
+
+// inflight lets a number of requests wait for the beginning of their response at one time. Watches do not count while they stream:
+// there is one for each kind, and they would block everything else.
+type inflight struct {
+	next http.RoundTripper
+	free chan struct{}
+}
+
+func inflightLimit(n int) func(http.RoundTripper) http.RoundTripper {
+	free := make(chan struct{}, n)
+	return func(next http.RoundTripper) http.RoundTripper { return &inflight{next: next, free: free} }
+}
+
+// RoundTrip is http.RoundTripper's.
+func (l *inflight) RoundTrip(r *http.Request) (*http.Response, error) {
+	select {
+	case l.free <- struct{}{}:
+	case <-r.Context().Done():
+		return nil, context.Cause(r.Context())
+	}
+	defer func() { <-l.free }()
+	return l.next.RoundTrip(r)
+}
+
+// WrappedRoundTripper is utilnet.RoundTripperWrapper's.
+func (l *inflight) WrappedRoundTripper() http.RoundTripper { return l.next }
