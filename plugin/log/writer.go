@@ -42,14 +42,15 @@ type Writer struct {
 
 // shard is the buffer of one worker. Its lock is contended only by the goroutine that writes.
 type shard struct {
-	mu    sync.Mutex
-	buf   []byte // lines that are not yet written
-	spare []byte // what was written last, to be filled again
-	seen  uint32 // lines that could have been written, for sampling
-	entry entry
-	w     *Writer
-	taken chan struct{} // says that buf has been emptied
-	_     [64]byte      // no two shards share a cache line
+	mu     sync.Mutex
+	buf    []byte // lines that are not yet written
+	spare  []byte // what was written last, to be filled again
+	before int    // length of buf when it was locked
+	seen   uint32 // lines that could have been written, for sampling
+	entry  entry
+	w      *Writer
+	taken  chan struct{} // says that buf has been emptied
+	_      [64]byte      // no two shards share a cache line
 }
 
 // NewWriter makes a writer to out, which nobody else writes to. Lines are kept until Run or Flush writes them.
@@ -73,15 +74,12 @@ func (w *Writer) shard(i int) *shard { return &w.shards[uint(i)%uint(len(w.shard
 // either way.
 func (s *shard) lock() (room bool) {
 	s.mu.Lock()
-	if len(s.buf) < bound {
-		return true
-	}
-	if !s.w.stalls.Load() {
+	if len(s.buf) >= bound && !s.w.stalls.Load() {
 		s.mu.Unlock()
 		s.wait()
 		s.mu.Lock()
 	}
-	if len(s.buf) < bound {
+	if s.before = len(s.buf); s.before < bound {
 		return true
 	}
 	s.w.lost.Add(1)
@@ -107,14 +105,15 @@ func (s *shard) wait() {
 	}
 }
 
-// unlock lets go of the shard after a line was appended, and sees that it will be written.
+// unlock lets go of the shard after a line was appended, and sees that it will be written: the first line of a buffer and the one that makes
+// it a batch say so.
 func (s *shard) unlock() {
-	n := len(s.buf)
+	before, n := s.before, len(s.buf)
 	s.mu.Unlock()
 	switch {
-	case n >= batch:
+	case before < batch && n >= batch:
 		signal(s.w.full)
-	case n > 0:
+	case before == 0 && n > 0:
 		signal(s.w.wake)
 	}
 }
