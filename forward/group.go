@@ -166,7 +166,7 @@ func (x *exchange) fill(q *server.Query) key {
 // order puts the upstreams of x into the order of asking: by policy, the well ones before the others. It says false if there are none
 // to ask.
 func (g *group) order(ctx context.Context, x *exchange) bool {
-	ups := *g.ups.Load()
+	ups := g.usable()
 	if len(ups) == 0 {
 		select {
 		case <-g.loaded:
@@ -174,7 +174,8 @@ func (g *group) order(ctx context.Context, x *exchange) bool {
 			x.last = errNotLoaded
 			return false
 		}
-		if ups = *g.ups.Load(); len(ups) == 0 {
+		if ups = g.usable(); len(ups) == 0 {
+			x.last = g.unusable()
 			return false
 		}
 	}

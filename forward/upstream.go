@@ -55,6 +55,8 @@ type upstream struct {
 	ailing atomic.Bool
 	down   atomic.Bool
 	gone   atomic.Bool // out of the configuration
+	// suspended is set while the upstream leads back to this server: no query goes there.
+	suspended atomic.Bool
 
 	health struct {
 		sync.Mutex

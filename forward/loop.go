@@ -1,0 +1,77 @@
+package forward
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/clusterdns/clusterdns/server"
+	"github.com/clusterdns/clusterdns/server/wire"
+)
+
+// This file is what the loop directive needs: to ask an upstream for itself, and to keep queries from one that leads back here.
+
+// errLoop is the cause when every upstream of a line leads back to this server.
+var errLoop = errors.New("all upstream servers lead back to this server")
+
+// Upstreams implements server.Forwarder.
+func (f *Forward) Upstreams() []server.Upstream {
+	var out []server.Upstream
+	for _, g := range f.groups {
+		for _, u := range *g.ups.Load() {
+			out = append(out, u)
+		}
+	}
+	return out
+}
+
+// String implements server.Upstream.
+func (u *upstream) String() string { return u.to }
+
+// Zone implements server.Upstream. Of the reverse zones of a network it is the first.
+func (u *upstream) Zone() wire.Zone { return u.group.opts.From[0] }
+
+// Suspend implements server.Upstream.
+func (u *upstream) Suspend(on bool) { u.suspended.Store(on) }
+
+// Probe implements server.Upstream.
+func (u *upstream) Probe(ctx context.Context, qu server.Question) error {
+	g := u.group
+	x := g.begin()
+	defer g.end(x)
+	flags := wire.Flags(0)
+	if qu.RD {
+		flags = wire.FlagRD
+	}
+	x.question.set(qu.Name, qu.Type, qu.Class, flags, qu.DO)
+	a := x.attempt(u, g.over(u, false), time.Now())
+	if err := u.send(a); err != nil {
+		return err
+	}
+	select {
+	case a := <-x.events:
+		a.done = true
+		return a.err
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// usable are the upstreams that queries may go to.
+func (g *group) usable() []*upstream {
+	ups := *g.ups.Load()
+	cut := func(u *upstream) bool { return u.suspended.Load() }
+	if slices.ContainsFunc(ups, cut) {
+		return slices.DeleteFunc(slices.Clone(ups), cut)
+	}
+	return ups
+}
+
+// unusable is why there are no usable ones; nil if there are none at all.
+func (g *group) unusable() error {
+	if len(*g.ups.Load()) > 0 {
+		return errLoop
+	}
+	return nil
+}
