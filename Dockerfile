@@ -1,6 +1,6 @@
 # The image: one static binary on nothing. Builds for any platform that Go and the builder know:
 #
-#   docker buildx build --platform linux/amd64,linux/arm64 --build-arg VERSION=v1.0.0 --build-arg REVISION=$(git rev-parse HEAD) -t clusterdns .
+#   docker buildx build --platform linux/amd64,linux/arm64 --build-arg VERSION=1.0.0 --build-arg REVISION=$(git rev-parse HEAD) -t clusterdns .
 #
 # The same sources, version and Go give the same bytes: no path, time or build id is in the binary.
 ARG GO_VERSION=1.26
