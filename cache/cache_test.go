@@ -450,3 +450,60 @@ func (m raw) Answer(r *server.Reply, q *server.Query) server.Verdict {
 	}
 	return server.Done
 }
+
+// renaming makes the handlers behind the cache look for another name.
+type renaming struct{ to []byte }
+
+func (h renaming) Answer(r *server.Reply, q *server.Query) server.Verdict {
+	if err := q.SetName(h.to); err != nil {
+		return r.Fail(err)
+	}
+	return server.Pass
+}
+
+// TestRenamedBehindTheCache: an answer for another name than was looked up is kept under neither.
+func TestRenamedBehindTheCache(t *testing.T) {
+	t.Parallel()
+	c := cache.New(parse(t, "cache"), cache.NewMetrics(nil))
+	calls := 0
+	counting := handlerFunc(func(*server.Reply, *server.Query) server.Verdict { calls++; return server.Pass })
+	d := servertest.Direct(servertest.Block(".", server.Stage{Name: "cache", Handler: c}, server.Stage{Name: "rename", Handler: renaming{[]byte("\x03new\x00")}},
+		server.Stage{Name: "count", Handler: counting}, server.Stage{Name: "forward", Handler: answer{1}}))
+	for _, name := range []string{"old.", "old.", "new."} {
+		if m, ok := d.Answer(servertest.Pack(t, servertest.Query(name, dns.TypeA, 0)), servertest.Client, server.UDP); !ok || m[7] != 1 {
+			t.Errorf("%s: got %x", name, m)
+		}
+	}
+	if calls != 3 {
+		t.Errorf("forward was asked %d times, want 3", calls)
+	}
+}
+
+type handlerFunc func(*server.Reply, *server.Query) server.Verdict
+
+func (f handlerFunc) Answer(r *server.Reply, q *server.Query) server.Verdict { return f(r, q) }
+
+// TestOverloadIsNoFailure: what the server itself could not do says nothing about a name.
+func TestOverloadIsNoFailure(t *testing.T) {
+	t.Parallel()
+	c := cache.New(parse(t, "cache"), cache.NewMetrics(nil))
+	block := servertest.Block(".", server.Stage{Name: "cache", Handler: c}, server.Stage{Name: "forward", Handler: waiting{}})
+	limits := server.DefaultLimits()
+	limits.Parked = 0
+	m := servertest.Pack(t, servertest.Query("www.example.org.", dns.TypeA, 1232))
+	if b, ok := server.New(limits, server.Hooks{}).Direct([]*server.Block{block}).Answer(m, servertest.Client, server.UDP); !ok || b[3]&0xF != dns.RcodeServerFailure {
+		t.Fatalf("with no room to wait: got %x", b)
+	}
+	if b, ok := servertest.Direct(block).Answer(m, servertest.Client, server.UDP); !ok || b[3]&0xF != dns.RcodeSuccess {
+		t.Errorf("with room again: got %x", b)
+	}
+}
+
+// waiting answers after a wait.
+type waiting struct{}
+
+func (waiting) Answer(*server.Reply, *server.Query) server.Verdict { return server.Wait }
+
+func (waiting) AwaitAnswer(_ context.Context, r *server.Reply, q *server.Query) server.Verdict {
+	return answer{1}.Answer(r, q)
+}

@@ -36,6 +36,7 @@ type message struct {
 	opt    int    // index of OPT in rrs, or -1
 	drops  int    // records that are not kept, OPT apart
 	chain  [][]byte
+	first  [2][]byte // room for the usual chain
 	apex   []byte // owner of the SOA or NS that speaks for the last name
 	subnet bool   // the answer is for one client subnet only
 	ede    []server.ExtendedError
@@ -62,6 +63,7 @@ type verdict struct {
 // inspect judges raw, the reply to k's question.
 func inspect(raw []byte, k *key) (*message, verdict) {
 	m := &message{raw: raw, k: k, ttl: math.MaxUint32, opt: -1}
+	m.chain = m.first[:0]
 	var err error
 	if m.h, err = wire.ParseHeader(raw); err != nil {
 		return nil, verdict{}
@@ -99,7 +101,10 @@ func (m *message) sameQuestion() bool {
 // parse takes the records apart and makes sure that each can be written to another message.
 func (m *message) parse() error {
 	off := m.qend
-	var scratch []byte
+	// A record is 11 bytes at least, so counts beyond that are lies.
+	m.rrs = make([]record, 0, min(int(m.h.ANCount)+int(m.h.NSCount)+int(m.h.ARCount), len(m.raw)/11))
+	var buf [2*wire.MaxName + 32]byte // an SOA; what is longer takes memory
+	scratch := buf[:0]
 	for s, count := range [...]uint16{m.h.ANCount, m.h.NSCount, m.h.ARCount} {
 		for range count {
 			rr, err := wire.ReadRR(m.raw, off)
