@@ -37,8 +37,8 @@ type message struct {
 	drops  int    // records that are not kept, OPT apart
 	chain  [][]byte
 	first  [2][]byte // room for the usual chain
-	apex   []byte // owner of the SOA or NS that speaks for the last name
-	subnet bool   // the answer is for one client subnet only
+	apex   []byte    // owner of the SOA or NS that speaks for the last name
+	subnet bool      // the answer is for one client subnet only
 	ede    []server.ExtendedError
 }
 
