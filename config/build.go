@@ -36,7 +36,8 @@ type generation struct {
 	enabled []prometheus.Enabled
 	metrics []prometheus.Options
 	debug   bool
-	stacks  bool // an errors directive wants stack traces
+	stacks  bool     // an errors directive wants stack traces
+	taken   []func() // called when the configuration has been taken into use
 }
 
 // starter is a part that serving waits for when it is new: it blocks until it can answer, until it has waited as long as its
@@ -76,16 +77,23 @@ type site struct {
 	view      string
 	match     func(*server.Query) bool
 	sockets   int
+	forwarder server.Forwarder
 	last      []func() // called when all directives of the block have been built
 }
 
 // stage is a handler that may differ between the zones and listeners of its server block.
 type stage struct {
 	name string
+	rank int // the higher, the later it is asked
 	make func(*server.Block) server.Handler
 }
 
-// handle puts a handler at the end of the chain.
+// rank is that of handlers of a row of the table; one less is right before them.
+func (s *site) rank(name string) int {
+	return 2 * slices.IndexFunc(s.config.table, func(d Directive) bool { return d.Name == name })
+}
+
+// handle puts a handler into the chain.
 func (s *site) handle(h server.Handler) {
 	s.handleEach(func(*server.Block) server.Handler { return h })
 	if p, ok := h.(server.MetadataProvider); ok {
@@ -93,9 +101,16 @@ func (s *site) handle(h server.Handler) {
 	}
 }
 
-// handleEach puts a handler at the end of the chain that is made for each zone and listener: the block that is given has all but its chain.
+// handleEach puts a handler into the chain that is made for each zone and listener: the block that is given has all but its chain.
 func (s *site) handleEach(f func(*server.Block) server.Handler) {
-	s.chain = append(s.chain, stage{s.use.Directive.Name, f})
+	name := s.use.Directive.Name
+	s.chain = append(s.chain, stage{name, s.rank(name), f})
+}
+
+// handleBefore puts a handler into the chain before where another directive stands, whether that is used or not.
+func (s *site) handleBefore(other string, h server.Handler) {
+	make := func(*server.Block) server.Handler { return h }
+	s.chain = append(s.chain, stage{s.use.Directive.Name, s.rank(other) - 1, make})
 }
 
 // observe adds an observer.
@@ -187,6 +202,7 @@ func (g *generation) site(b *Block) (*site, error) {
 	for _, f := range s.last {
 		f()
 	}
+	slices.SortStableFunc(s.chain, func(a, b stage) int { return a.rank - b.rank })
 	if len(s.hosts) == 0 {
 		s.hosts = []string{""}
 	}

@@ -11,12 +11,15 @@ import (
 	"github.com/clusterdns/clusterdns/cache"
 	"github.com/clusterdns/clusterdns/forward"
 	"github.com/clusterdns/clusterdns/kubernetes"
+	"github.com/clusterdns/clusterdns/plugin/acl"
 	anytype "github.com/clusterdns/clusterdns/plugin/any"
 	"github.com/clusterdns/clusterdns/plugin/chaos"
+	"github.com/clusterdns/clusterdns/plugin/erratic"
 	"github.com/clusterdns/clusterdns/plugin/header"
 	"github.com/clusterdns/clusterdns/plugin/hosts"
 	"github.com/clusterdns/clusterdns/plugin/loadbalance"
 	"github.com/clusterdns/clusterdns/plugin/local"
+	"github.com/clusterdns/clusterdns/plugin/loop"
 	"github.com/clusterdns/clusterdns/plugin/minimal"
 	"github.com/clusterdns/clusterdns/plugin/nsid"
 	"github.com/clusterdns/clusterdns/plugin/ratelimit"
@@ -51,6 +54,14 @@ func buildRatelimit(s *site, o ratelimit.Options) error {
 
 func buildLocal(s *site, o local.Options) error {
 	s.handle(local.New(o, s.shared.local))
+	return nil
+}
+
+func buildACL(s *site, all []acl.Options) error {
+	h := acl.New(all, s.shared.acl)
+	s.handle(h)
+	// What rewrite and its like make of the query is judged once more, before anything answers it.
+	s.handleBefore("template", h.Final())
 	return nil
 }
 
@@ -188,6 +199,15 @@ func buildCache(s *site, o cache.Options) error {
 	return err
 }
 
+func buildLoop(s *site, o loop.Options) error {
+	l, err := keep(s, o, func() (*loop.Loop, error) { return loop.New(o, s.logger()), nil })
+	if err == nil {
+		s.handle(l)
+		s.taken = append(s.taken, func() { l.Watch(s.forwarder) })
+	}
+	return err
+}
+
 func buildForward(s *site, lines []forward.Options) error {
 	f, err := keep(s, lines, func() (*forward.Forward, error) {
 		f := forward.New(lines, s.shared.forward, s.logger())
@@ -195,9 +215,15 @@ func buildForward(s *site, lines []forward.Options) error {
 	})
 	if err == nil {
 		s.options.AnyClass = true
+		s.forwarder = f
 		s.handle(f)
 	}
 	return err
+}
+
+func buildErratic(s *site, o erratic.Options) error {
+	s.handle(erratic.New(o))
+	return nil
 }
 
 func buildWhoami(s *site, o whoami.Options) error {

@@ -16,7 +16,7 @@
 //	}
 //
 // It is called once for each occurrence; a directive whose occurrences make one thing together uses group instead of row, and its build function
-// gets all of them. A site also takes observers, metadata providers, HTTP routes, parts that ready waits for, and
+// gets all of them. A handler stands in the chain where its row stands in the table; handleBefore puts one elsewhere. A site also takes observers, metadata providers, HTTP routes, parts that ready waits for, and
 // options of the block itself; see there. A part that costs something to make, or has state, is made through keep, so that a reload that
 // does not change the directive's options goes on with it; if it has a Run method, that is called.
 // Repeat says that a server block may have the directive more than once.
@@ -33,10 +33,12 @@ import (
 	"github.com/clusterdns/clusterdns/config/directive"
 	"github.com/clusterdns/clusterdns/forward"
 	"github.com/clusterdns/clusterdns/kubernetes"
+	"github.com/clusterdns/clusterdns/plugin/acl"
 	anytype "github.com/clusterdns/clusterdns/plugin/any"
 	"github.com/clusterdns/clusterdns/plugin/bufsize"
 	"github.com/clusterdns/clusterdns/plugin/cancel"
 	"github.com/clusterdns/clusterdns/plugin/chaos"
+	"github.com/clusterdns/clusterdns/plugin/erratic"
 	errorlog "github.com/clusterdns/clusterdns/plugin/errors"
 	"github.com/clusterdns/clusterdns/plugin/header"
 	"github.com/clusterdns/clusterdns/plugin/health"
@@ -44,6 +46,7 @@ import (
 	"github.com/clusterdns/clusterdns/plugin/loadbalance"
 	"github.com/clusterdns/clusterdns/plugin/local"
 	querylog "github.com/clusterdns/clusterdns/plugin/log"
+	"github.com/clusterdns/clusterdns/plugin/loop"
 	"github.com/clusterdns/clusterdns/plugin/metadata"
 	"github.com/clusterdns/clusterdns/plugin/minimal"
 	"github.com/clusterdns/clusterdns/plugin/nsid"
@@ -107,6 +110,11 @@ func parser[O any](parse func(*directive.Input) (O, error)) func(u *Use) error {
 
 // Directives is the table of directives in the order of the chain. That is CoreDNS's, but for cache: it stands where waiting begins.
 func Directives() []Directive {
+	return slices.Concat(settings(), onlookers(), changers(), answerers())
+}
+
+// settings are the directives that set something.
+func settings() []Directive {
 	return []Directive{
 		row(Directive{Name: "root", Usage: "PATH", Help: "folder that relative paths of the server block begin in"},
 			parseRoot, nothing[rootOptions]),
@@ -124,6 +132,12 @@ func Directives() []Directive {
 			parseBind, buildBind),
 		row(Directive{Name: "debug", Help: "logs at level debug, and lets a panic end the process"},
 			parseDebug, buildDebug),
+	}
+}
+
+// onlookers are the directives that tell of what happens.
+func onlookers() []Directive {
+	return []Directive{
 		row(Directive{Name: "ready", Usage: "[ADDRESS]", Help: "says over HTTP whether queries can be answered"},
 			ready.Parse, buildReady),
 		row(Directive{Name: "health", Usage: "[ADDRESS]", Help: "says over HTTP that the process lives"},
@@ -136,10 +150,18 @@ func Directives() []Directive {
 			errorlog.Parse, buildErrors),
 		group(Directive{Name: "log", Usage: "[NAMES…] [FORMAT]", Help: "logs queries"},
 			querylog.Parse, buildLog),
+	}
+}
+
+// changers are the directives that stand before those that answer, and change queries or replies or turn queries away.
+func changers() []Directive {
+	return []Directive{
 		row(Directive{Name: "ratelimit", Usage: "RATE", Help: "bounds the queries per second of each client"},
 			ratelimit.Parse, buildRatelimit),
 		row(Directive{Name: "local", Help: "answers names that mean the machine itself"},
 			local.Parse, buildLocal),
+		group(Directive{Name: "acl", Usage: "[ZONES…]", Help: "decides by the client's address whether a query is answered"},
+			acl.Parse, buildACL),
 		row(Directive{Name: "any", Help: "answers questions of type ANY with little"},
 			anytype.Parse, buildAny),
 		row(Directive{Name: "chaos", Usage: "[VERSION] [AUTHORS…]", Help: "tells who the server is"},
@@ -152,6 +174,12 @@ func Directives() []Directive {
 			header.Parse, buildHeader),
 		row(Directive{Name: "minimal", Help: "leaves out what an answer does not need"},
 			minimal.Parse, buildMinimal),
+	}
+}
+
+// answerers are the directives that answer most of what they are asked. import is last because it has no place at all.
+func answerers() []Directive {
+	return []Directive{
 		row(Directive{Name: "template", Usage: "CLASS TYPE [ZONES…]", Help: "answers from templates of records", Repeat: true, OneLine: []string{"rcode"}},
 			template.Parse, buildTemplate),
 		row(Directive{Name: "hosts", Usage: "[FILE [ZONES…]]", Help: "answers from a file of hosts", OneLine: []string{"ttl", "no_reverse"}},
@@ -160,9 +188,13 @@ func Directives() []Directive {
 			kubernetes.Parse, buildKubernetes),
 		row(Directive{Name: "cache", Usage: "[TTL] [ZONES…]", Help: "keeps answers that had to be waited for"},
 			cache.Parse, buildCache),
+		row(Directive{Name: "loop", Help: "finds upstream servers that lead back here, and cuts them off"},
+			loop.Parse, buildLoop),
 		group(Directive{Name: "forward", Usage: "FROM TO…", Help: "asks upstream servers", OneLine: []string{
 			"expire", "max_age", "max_concurrent", "max_connect_attempts", "max_fails", "max_idle_conns", "policy", "read_timeout", "tls_servername",
 		}}, forward.Parse, buildForward),
+		row(Directive{Name: "erratic", Help: "drops, delays and truncates replies, to test clients with"},
+			erratic.Parse, buildErratic),
 		row(Directive{Name: "whoami", Help: "answers with the client's address, port and transport"},
 			whoami.Parse, buildWhoami),
 		row(Directive{Name: "import", Usage: "FILE|PATTERN|SNIPPET", Help: "stands for the content of files or of a snippet", Repeat: true},

@@ -115,6 +115,9 @@ func (i *Instance) apply(ctx context.Context, c *Config) error {
 	if g.debug {
 		i.shared.level.Set(slog.LevelDebug)
 	}
+	for _, f := range g.taken {
+		f()
+	}
 	i.shared.stacks.Store(g.stacks)
 	i.shared.prometheus.Apply(g.enabled, g.metrics...)
 	if old != nil {

@@ -12,6 +12,7 @@ import (
 	"github.com/clusterdns/clusterdns/cache"
 	"github.com/clusterdns/clusterdns/forward"
 	"github.com/clusterdns/clusterdns/kubernetes"
+	"github.com/clusterdns/clusterdns/plugin/acl"
 	"github.com/clusterdns/clusterdns/plugin/admin"
 	errorlog "github.com/clusterdns/clusterdns/plugin/errors"
 	"github.com/clusterdns/clusterdns/plugin/health"
@@ -42,6 +43,7 @@ type Shared struct {
 	health     *health.Metrics
 	ratelimit  *ratelimit.Metrics
 	local      *local.Metrics
+	acl        *acl.Metrics
 	template   *template.Metrics
 	hosts      *hosts.Metrics
 	kubernetes *kubernetes.SourceMetrics
@@ -60,6 +62,7 @@ func NewShared(out io.Writer, build prometheus.Build) *Shared {
 	s.health = health.NewMetrics(s.registry)
 	s.ratelimit = ratelimit.NewMetrics(s.registry)
 	s.local = local.NewMetrics(s.registry)
+	s.acl = acl.NewMetrics(s.registry)
 	s.template = template.NewMetrics(s.registry)
 	s.hosts = hosts.NewMetrics(s.registry)
 	s.kubernetes = kubernetes.NewSourceMetrics(s.registry)
