@@ -79,23 +79,29 @@ func (e *endpoints) at(a netip.Addr) (lo, hi int) {
 
 // named gives where in byHost the endpoints of a host stand; label is its label without the length byte.
 func (e *endpoints) named(label []byte) (lo, hi int) {
-	lo, _ = slices.BinarySearchFunc(e.byHost, label, func(i uint32, l []byte) int { return compareHost(e.hosts[i], l) })
-	for hi = lo; hi < len(e.byHost) && compareHost(e.hosts[e.byHost[hi]], label) == 0; {
+	lo, hi = 0, len(e.byHost)
+	for lo < hi {
+		if m := (lo + hi) / 2; before(e.hosts[e.byHost[m]], label) {
+			lo = m + 1
+		} else {
+			hi = m
+		}
+	}
+	for hi = lo; hi < len(e.byHost) && is(e.hosts[e.byHost[hi]], label); {
 		hi++
 	}
 	return lo, hi
 }
 
-// compareHost compares the wire labels of a host with one label: by length first, as wire forms compare.
-func compareHost(host string, label []byte) int {
-	if c := cmp.Compare(int(host[0]), len(label)); c != 0 {
-		return c
-	}
-	n := int(host[0]) + 1
-	if c := strings.Compare(host[1:n], string(label)); c != 0 {
-		return c
-	}
-	return cmp.Compare(len(host), n)
+// before says whether the first of a host's wire labels comes before a label, as compareWire has it.
+func before(host string, label []byte) bool {
+	n := int(host[0])
+	return n < len(label) || n == len(label) && host[1:n+1] < string(label)
+}
+
+// is says whether a host's wire labels are just the one label.
+func is(host string, label []byte) bool {
+	return len(host) == len(label)+1 && host[1:] == string(label)
 }
 
 func (e *endpoints) equal(o *endpoints) bool {

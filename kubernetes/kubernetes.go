@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"net/netip"
 	"slices"
-	"time"
 
 	"github.com/clusterdns/clusterdns/server"
 	"github.com/clusterdns/clusterdns/server/wire"
@@ -31,7 +30,6 @@ type Kubernetes struct {
 	source  Source
 	log     *slog.Logger
 	local   func() []netip.Addr
-	failed  chan error // takes what Run failed with
 }
 
 // errNotSynced is why cluster names fail before the first sync.
@@ -46,7 +44,6 @@ func New(o Options, source Source, d Deps) *Kubernetes {
 		source: source,
 		log:    d.Log,
 		local:  d.Local,
-		failed: make(chan error, 1),
 	}
 	if k.log == nil {
 		k.log = slog.New(slog.DiscardHandler)
@@ -76,27 +73,7 @@ func (k *Kubernetes) Run(ctx context.Context) error {
 		<-ctx.Done()
 		return nil
 	}
-	err := k.source.Run(ctx, k.Index)
-	if err != nil {
-		k.failed <- err
-	}
-	return err
-}
-
-// AwaitStart waits, while Run runs, until the cluster has been read once, but no longer than Options.StartupTimeout: after that a server
-// starts without. It gives the error that Run failed with, if it did. It is called once.
-func (k *Kubernetes) AwaitStart(ctx context.Context) error {
-	late := time.NewTimer(k.opts.StartupTimeout)
-	defer late.Stop()
-	select {
-	case <-k.whole:
-	case err := <-k.failed:
-		return err
-	case <-ctx.Done():
-	case <-late.C:
-		k.log.Warn("starting without having read the cluster: its names are SERVFAIL until that is done", "waited", k.opts.StartupTimeout)
-	}
-	return nil
+	return k.source.Run(ctx, k.Index)
 }
 
 // zone finds the zone of a query and how many labels stand before it.

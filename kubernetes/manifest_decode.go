@@ -67,9 +67,9 @@ func (d *decoder) decode(file string, data []byte) (m *manifest, err error) {
 	return m, nil
 }
 
-// documents calls f for each document of YAML, or of JSON one behind the other.
+// documents calls f for each document of YAML, or of JSON one behind the other. The separator of YAML cannot stand within JSON.
 func documents(data []byte, f func(n int, doc []byte)) error {
-	if t := bytes.TrimLeft(data, " \t\r\n\ufeff"); len(t) > 0 && t[0] == '{' {
+	if t := bytes.TrimLeft(data, " \t\r\n\ufeff"); len(t) > 0 && t[0] == '{' && !bytes.Contains(t, []byte("\n---")) {
 		dec := json.NewDecoder(bytes.NewReader(t))
 		for n := 1; ; n++ {
 			var doc json.RawMessage
