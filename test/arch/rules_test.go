@@ -178,8 +178,9 @@ func checkInit(s *source) []finding {
 	return out
 }
 
+// checkSleep leaves alone what imports testing/synctest: there the clock is the test's own, and a sleep is how it is turned.
 func checkSleep(s *source) []finding {
-	if !s.isTest() {
+	if !s.isTest() || imports(s, "testing/synctest") {
 		return nil
 	}
 	var out []finding
@@ -190,6 +191,15 @@ func checkSleep(s *source) []finding {
 		return true
 	})
 	return out
+}
+
+func imports(s *source, name string) bool {
+	for _, spec := range s.ast.Imports {
+		if strings.Trim(spec.Path.Value, `"`) == name {
+			return true
+		}
+	}
+	return false
 }
 
 // calls reports whether a call is pkg.name(…).
