@@ -152,7 +152,7 @@ func TestConsolidate(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				ask, _, l := fixture(t, tt.text, timeout, refused, "one&two")
 				for i, s := range tt.steps {
-					time.Sleep(s.wait)
+					<-time.After(s.wait)
 					synctest.Wait()
 					if s.ask >= 0 {
 						ask(s.ask)
@@ -183,7 +183,7 @@ func TestEndSaysWhatWasCollected(t *testing.T) {
 		if got, want := l.take(), "ERROR plugin/errors: 2 errors like '.*' occurred in last 1h0m0s"; got != want {
 			t.Errorf("got %q, want %q", got, want)
 		}
-		time.Sleep(2 * time.Hour)
+		<-time.After(2 * time.Hour)
 		synctest.Wait()
 		if got := l.take(); got != "" {
 			t.Errorf("said again: %q", got)

@@ -64,7 +64,7 @@ func TestLinesAppearSoon(t *testing.T) {
 		if got := out.String(); got != "" {
 			t.Errorf("written at once: %q", got)
 		}
-		time.Sleep(100 * time.Millisecond)
+		<-time.After(100 * time.Millisecond)
 		synctest.Wait()
 		if got := out.String(); got != "a\na\na\n" || len(out.sizes) != 1 {
 			t.Errorf("after 100 ms there is %q in %d writes, want three lines in one", got, len(out.sizes))

@@ -1,0 +1,230 @@
+package admin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/clusterdns/clusterdns/plugin/internal/plugintest"
+)
+
+// patience bounds waits of tests; it is no pace, only an end.
+const patience = 10 * time.Second
+
+const anyPort = "127.0.0.1:0"
+
+func start(t *testing.T) *Server {
+	t.Helper()
+	s := New(slog.New(slog.DiscardHandler))
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		defer cancel()
+		s.Shutdown(ctx)
+	})
+	return s
+}
+
+// says is a route that answers with a word.
+func says(addr, path, word string) Route {
+	return Route{Addr: addr, Path: path, Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, word) })}
+}
+
+func apply(t *testing.T, s *Server, routes ...Route) {
+	t.Helper()
+	if err := s.Apply(routes); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func get(t *testing.T, c *http.Client, addr, path string) string {
+	t.Helper()
+	resp, err := c.Get("http://" + addr + path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	b, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return fmt.Sprint(resp.StatusCode, " ", strings.TrimSpace(string(b)))
+}
+
+// TestReloadKeepsTheSocket, and even the connections of clients; what is served behind them changes.
+func TestReloadKeepsTheSocket(t *testing.T) {
+	t.Parallel()
+	s := start(t)
+	apply(t, s, says(anyPort, "/a", "one"), says(anyPort, "/a", "not this"), says(anyPort, "/b", "bee"))
+	addr := s.Addr(anyPort)
+	dials := 0
+	c := &http.Client{Transport: &http.Transport{DialContext: func(ctx context.Context, n, a string) (net.Conn, error) {
+		dials++
+		return new(net.Dialer).DialContext(ctx, n, a)
+	}}}
+	for path, want := range map[string]string{"/a": "200 one", "/b": "200 bee", "/c": "404 404 page not found"} {
+		if got := get(t, c, addr, path); got != want {
+			t.Errorf("%s: %s, want %s", path, got, want)
+		}
+	}
+	apply(t, s, says(anyPort, "/a", "two"))
+	if s.Addr(anyPort) != addr {
+		t.Error("the address was bound again")
+	}
+	for path, want := range map[string]string{"/a": "200 two", "/b": "404 404 page not found"} {
+		if got := get(t, c, addr, path); got != want {
+			t.Errorf("after the reload %s: %s, want %s", path, got, want)
+		}
+	}
+	if dials != 1 {
+		t.Errorf("%d connections, want 1", dials)
+	}
+}
+
+// TestAddressesComeAndGo: one that is not named any more is free at once, and one that cannot be bound changes nothing.
+func TestAddressesComeAndGo(t *testing.T) {
+	t.Parallel()
+	s := start(t)
+	apply(t, s, says(anyPort, "/", "one"))
+	addr := s.Addr(anyPort)
+	other := start(t)
+	err := other.Apply([]Route{says(anyPort, "/", "x"), says(addr, "/", "x")})
+	if err == nil || !strings.Contains(err.Error(), "cannot listen on HTTP address "+addr) {
+		t.Errorf("error %v, want one that names %s", err, addr)
+	}
+	if got := other.Addr(anyPort); got != "" {
+		t.Errorf("%s is served though the configuration failed", got)
+	}
+	apply(t, s)
+	if got := s.Addr(anyPort); got != "" {
+		t.Errorf("%s is still served", got)
+	}
+	apply(t, other, says(addr, "/", "three"))
+	if got := get(t, &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}, addr, "/"); got != "200 three" {
+		t.Errorf("got %s", got)
+	}
+}
+
+// TestAnswersUnderWayAreFinished when their address goes.
+func TestAnswersUnderWayAreFinished(t *testing.T) {
+	t.Parallel()
+	s := start(t)
+	entered, leave := make(chan struct{}), make(chan struct{})
+	apply(t, s, Route{Addr: anyPort, Path: "/", Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		close(entered)
+		<-leave
+		_, _ = io.WriteString(w, "done")
+	})})
+	addr := s.Addr(anyPort)
+	got := make(chan string)
+	go func() { got <- get(t, &http.Client{Transport: new(http.Transport)}, addr, "/") }()
+	<-entered
+	apply(t, s)
+	close(leave)
+	if g := <-got; g != "200 done" {
+		t.Errorf("got %s", g)
+	}
+}
+
+// TestSlowClients: one that does not read is let go, and one that opens connections by the hundred does not keep others out for good.
+func TestSlowClients(t *testing.T) {
+	t.Parallel()
+	s := start(t)
+	ended := make(chan error, 1)
+	apply(t, s, says(anyPort, "/ok", "ok"), Route{Addr: anyPort, Path: "/big", Patience: 50 * time.Millisecond, Handler: http.HandlerFunc(
+		func(w http.ResponseWriter, _ *http.Request) {
+			var err error
+			for range 1 << 12 { // far more than the sockets' buffers hold
+				if _, err = w.Write(make([]byte, 1<<16)); err != nil {
+					break
+				}
+			}
+			ended <- err
+		})})
+	addr := s.Addr(anyPort)
+	c, err := net.Dial("tcp", addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	if _, err := io.WriteString(c, "GET /big HTTP/1.1\r\nHost: x\r\n\r\n"); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case err := <-ended:
+		if err == nil {
+			t.Error("a client that reads nothing got 256 MiB")
+		}
+	case <-time.After(patience):
+		t.Fatal("a client that reads nothing holds its answer")
+	}
+	var idle []net.Conn
+	for range maxConns + 50 {
+		c, err := net.Dial("tcp", addr)
+		if err != nil {
+			t.Fatal(err)
+		}
+		idle = append(idle, c)
+	}
+	// The ones over the limit are closed by the server.
+	last := idle[len(idle)-1]
+	if err := last.SetReadDeadline(time.Now().Add(patience)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := last.Read(make([]byte, 1)); err == nil || errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("connection %d is kept: %v", len(idle), err)
+	}
+	for _, c := range idle {
+		c.Close()
+	}
+	for end := time.Now().Add(patience); ; {
+		resp, err := (&http.Client{Transport: &http.Transport{DisableKeepAlives: true}}).Get("http://" + addr + "/ok")
+		if err == nil {
+			resp.Body.Close()
+			break
+		}
+		if time.Now().After(end) {
+			t.Fatalf("no answer after the connections are gone: %v", err)
+		}
+	}
+}
+
+func TestShutdown(t *testing.T) {
+	t.Parallel()
+	s := start(t)
+	apply(t, s, says(anyPort, "/", "x"))
+	addr := s.Addr(anyPort)
+	s.Shutdown(t.Context())
+	if _, err := net.Dial("tcp", addr); err == nil {
+		t.Error("still accepts connections")
+	}
+	if err := s.Apply(nil); err == nil {
+		t.Error("can be used after it was shut down")
+	}
+	s.Shutdown(t.Context())
+}
+
+func TestParseAddress(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]string{
+		"x": "localhost:80", "x :8080": ":8080", "x localhost:1": "localhost:1", "x [::1]:08": "[::1]:8", "x 10.9.8.7:6060": "10.9.8.7:6060",
+	} {
+		if got, err := ParseAddress(plugintest.Input(t, text), "localhost:80"); err != nil || got != want {
+			t.Errorf("%q: %q %v, want %q", text, got, err, want)
+		}
+	}
+	for text, want := range map[string]string{
+		"x bla": "is not an address", "x bla bla": "takes one address", "x /foo": "is not an address", "x bla:a": `"a" is not a port`,
+		"x :65536": "is not a port", "x :": "is not a port", "x ::1:80": "is not an address", "x :80 -1": "takes one address",
+	} {
+		if _, err := ParseAddress(plugintest.Input(t, text), ""); err == nil || !strings.HasPrefix(err.Error(), "Corefile:1: x: ") || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: error %v, want %s", text, err, want)
+		}
+	}
+}
