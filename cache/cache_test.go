@@ -187,8 +187,8 @@ func heap() uint64 {
 
 // TestMemory keeps 100,000 replies of the size that is usual for outside names in a cluster: 40 bytes of name, four addresses.
 func TestMemory(t *testing.T) {
-	if testing.Short() {
-		t.Skip("fills a cache with 100,000 entries")
+	if testing.Short() || raceDetector {
+		t.Skip("fills a cache with 100,000 entries and measures the heap")
 	}
 	const entries, limit = 100_000, 40_000_000
 	// Shards do not fill evenly: room for a tenth more keeps all of them.
