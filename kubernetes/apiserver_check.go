@@ -23,39 +23,42 @@ func (s *session) check(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, s.pace.checkTimeout)
 	defer cancel()
 	var wg sync.WaitGroup
-	var back, answered, asked atomic.Int32
+	var all verdicts
 	for _, f := range s.feeds {
-		known := f.version.Load()
-		if known == nil || !f.watching.Load() {
-			continue // it is being read
-		}
-		asked.Add(1)
-		wg.Go(func() {
-			now, err := f.present(ctx)
-			if err != nil {
-				if !errors.Is(ctx.Err(), context.DeadlineExceeded) {
-					answered.Add(1)
-				}
-				return
-			}
-			answered.Add(1)
-			if f.confirm(*known, now) {
-				back.Add(1)
-				s.status.restored(f.res.name, *known, now)
-			}
-		})
+		wg.Go(func() { f.check(ctx, &all) })
 	}
 	wg.Wait()
 	switch {
-	case back.Load() > 0:
+	case all.back.Load() > 0:
 		for _, f := range s.feeds {
 			f.relist()
 		}
-	case asked.Load() > 0 && answered.Load() == 0 && errors.Is(ctx.Err(), context.DeadlineExceeded):
+	case all.silent.Load() > 0 && all.answered.Load() == 0:
 		s.status.silent()
 		for _, f := range s.feeds {
 			f.reconnect()
 		}
+	}
+}
+
+// verdicts counts what became of the checks of a round.
+type verdicts struct{ answered, back, silent atomic.Int32 }
+
+// check asks for one kind, unless it is being read just now.
+func (f *feed) check(ctx context.Context, all *verdicts) {
+	known := f.version.Load()
+	if known == nil || !f.watching.Load() {
+		return
+	}
+	now, err := f.present(ctx)
+	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		all.silent.Add(1)
+		return
+	}
+	all.answered.Add(1)
+	if err == nil && f.confirm(*known, now) {
+		all.back.Add(1)
+		f.session.status.restored(f.res.name, *known, now)
 	}
 }
 
