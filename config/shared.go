@@ -110,11 +110,8 @@ func (s *Shared) hooks() server.Hooks {
 			s.prometheus.Panic()
 			errorlog.LogPanic(s.log, s.stacks.Load(), v, stack)
 		},
-		Limit: func(l server.Limit) {
-			if l == server.LimitParked {
-				s.prometheus.Rejected()
-			}
-		},
+		Limit: s.prometheus.Limit,
+		HTTPS: s.prometheus.HTTPSResponse,
 	}
 }
 

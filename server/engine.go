@@ -100,6 +100,8 @@ type Hooks struct {
 	Panic  func(v any, stack []byte) // a handler panicked; its query became SERVFAIL
 	Parked func(n int64)             // the number of parked queries changed
 	Limit  func(Limit)               // a limit was hit
+	// HTTPS is told the status of each answer to a request over HTTPS; server is the label of the listener's first block.
+	HTTPS func(server string, status int)
 }
 
 // Limit names one of Limits that was hit, for counting.

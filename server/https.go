@@ -137,10 +137,18 @@ func (h *httpSocket) closeAll() {
 
 // ServeHTTP answers one query.
 func (h *httpSocket) ServeHTTP(w http.ResponseWriter, req *http.Request) {
+	status := h.serveQuery(w, req)
+	if t := h.table.Load(); t.engine.hooks.HTTPS != nil {
+		t.engine.hooks.HTTPS(t.label, status)
+	}
+}
+
+// serveQuery is ServeHTTP, and says which status it gave.
+func (h *httpSocket) serveQuery(w http.ResponseWriter, req *http.Request) int {
 	msg, status, err := dohQuery(w, req)
 	if err != nil {
 		http.Error(w, err.Error(), status)
-		return
+		return status
 	}
 	client, _ := netip.ParseAddrPort(req.RemoteAddr)
 	d := h.pool.Get().(*Direct)
@@ -149,11 +157,12 @@ func (h *httpSocket) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	reply, ok := d.answer(msg, netip.AddrPortFrom(client.Addr().Unmap().WithZone(""), client.Port()), h.addr, HTTPS)
 	if !ok {
 		http.Error(w, "this message gets no reply", http.StatusBadRequest)
-		return
+		return http.StatusBadRequest
 	}
 	w.Header().Set("Content-Type", dohType)
 	w.Header().Set("Cache-Control", fmt.Sprintf("max-age=%d", maxAge(reply)))
 	_, _ = w.Write(reply) // a client that has gone needs no answer
+	return http.StatusOK
 }
 
 // dohQuery takes the message out of a request (RFC 8484 4.1).

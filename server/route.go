@@ -9,10 +9,14 @@ type table struct {
 	depths [128]bool // how many labels the zones have
 
 	unrouted []Observer
+	label    string // of the server, for what is counted outside blocks
 }
 
 func newTable(e *engine, l *Listener) *table {
 	t := &table{engine: e, zones: make(map[wire.Canonical][]*Block, len(l.Blocks)), unrouted: l.Unrouted}
+	if len(l.Blocks) > 0 {
+		t.label = l.Blocks[0].Server
+	}
 	for _, b := range l.Blocks {
 		t.zones[b.Zone.Name()] = append(t.zones[b.Zone.Name()], b)
 		t.depths[b.Zone.Labels()] = true

@@ -8,6 +8,7 @@ import (
 	"regexp"
 	"runtime"
 	"slices"
+	"strconv"
 	"sync"
 	"sync/atomic"
 
@@ -44,10 +45,10 @@ type Metrics struct {
 	clients  clients
 	usage    usage
 
-	panics   prom.Counter
-	rejected prom.Counter
-	https    *prom.CounterVec
-	enabled  atomic.Pointer[[]Enabled]
+	panics  prom.Counter
+	limits  *prom.CounterVec
+	https   *prom.CounterVec
+	enabled atomic.Pointer[[]Enabled]
 
 	mu      sync.Mutex
 	series  []*series
@@ -66,9 +67,9 @@ func NewMetrics(reg *prom.Registry, b Build) *Metrics {
 		panics: prom.NewCounter(prom.CounterOpts{
 			Name: "coredns_panics_total", Help: "Panics that were recovered from.",
 		}),
-		rejected: prom.NewCounter(prom.CounterOpts{
-			Name: "clusterdns_queries_rejected_total", Help: "Queries answered with SERVFAIL because too many others were waiting for an upstream.",
-		}),
+		limits: prom.NewCounterVec(prom.CounterOpts{
+			Name: "clusterdns_limit_hits_total", Help: "Queries and connections refused, and connections closed, because of a limit of the server.",
+		}, []string{"limit"}),
 		https: prom.NewCounterVec(prom.CounterOpts{
 			Name: "coredns_dns_https_responses_total", Help: "Responses to requests over HTTPS by status.",
 		}, []string{"server", "status"}),
@@ -83,7 +84,7 @@ func NewMetrics(reg *prom.Registry, b Build) *Metrics {
 		Name: "clusterdns_saturation_ratio",
 		Help: "Share of the CPU time that the process may use that it has used over the last half minute, from 0 to 1.",
 	}, m.usage.ratio)
-	reg.MustRegister(m, m.panics, m.rejected, m.https, build, saturation, m.runtime,
+	reg.MustRegister(m, m.panics, m.limits, m.https, build, saturation, m.runtime,
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return m
 }
@@ -91,11 +92,13 @@ func NewMetrics(reg *prom.Registry, b Build) *Metrics {
 // Panic counts a panic that was recovered from: for server.Hooks.
 func (m *Metrics) Panic() { m.panics.Inc() }
 
-// Rejected counts a query that was refused because too many are parked: for server.Hooks.
-func (m *Metrics) Rejected() { m.rejected.Inc() }
+// Limit counts that a limit was hit: for server.Hooks.
+func (m *Metrics) Limit(l server.Limit) { m.limits.WithLabelValues(l.String()).Inc() }
 
-// HTTPSResponse counts an answer to a request over HTTPS; server is the label of the block's.
-func (m *Metrics) HTTPSResponse(server, status string) { m.https.WithLabelValues(server, status).Inc() }
+// HTTPSResponse counts an answer to a request over HTTPS: for server.Hooks.
+func (m *Metrics) HTTPSResponse(server string, status int) {
+	m.https.WithLabelValues(server, strconv.Itoa(status)).Inc()
+}
 
 // Watch registers what is read from others at each scrape: the number of parked queries, and that of log lines lost.
 func (m *Metrics) Watch(parked func() int64, linesLost func() uint64) {

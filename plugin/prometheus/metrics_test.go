@@ -2,6 +2,7 @@ package prometheus
 
 import (
 	"bufio"
+	"encoding/base64"
 	"fmt"
 	"io"
 	"log/slog"
@@ -45,8 +46,8 @@ func busy(t *testing.T) (*prom.Registry, *Metrics) {
 		}
 	}
 	m.Panic()
-	m.Rejected()
-	m.HTTPSResponse("https://:443", "200")
+	m.Limit(server.LimitParked)
+	m.HTTPSResponse("https://:443", 200)
 	return reg, m
 }
 
@@ -214,6 +215,54 @@ func TestUnroutedQueries(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestHooks counts what the server tells of, on a real socket: panics, and the statuses of DNS over HTTPS.
+func TestHooks(t *testing.T) {
+	t.Parallel()
+	reg := prom.NewRegistry()
+	m := NewMetrics(reg, Build{})
+	s := server.New(server.DefaultLimits(), server.Hooks{
+		Panic: func(any, []byte) { m.Panic() }, Limit: m.Limit, HTTPS: m.HTTPSResponse,
+	})
+	b := servertest.Block(".", server.Stage{Name: "x", Handler: verdict(server.Done)})
+	b.Server = "https://:443"
+	bad := servertest.Block("panic.", server.Stage{Name: "x", Handler: panics{}})
+	if err := s.Apply([]server.Listener{{Host: "127.0.0.1", Port: "0", Transport: server.HTTPS, Blocks: []*server.Block{b, bad}}}); err != nil {
+		t.Fatal(err)
+	}
+	var addr string
+	for _, a := range s.Addrs() {
+		addr = a.String()
+	}
+	for _, path := range []string{
+		"/dns-query?dns=" + base64.RawURLEncoding.EncodeToString(servertest.Pack(t, servertest.Query("a.", dns.TypeA, 0))),
+		"/dns-query?dns=" + base64.RawURLEncoding.EncodeToString(servertest.Pack(t, servertest.Query("panic.", dns.TypeA, 0))),
+		"/dns-query?dns=%21", "/other",
+	} {
+		get(t, "http://"+addr+path, "application/dns-message")
+	}
+	if err := s.Shutdown(t.Context()); err != nil {
+		t.Error(err)
+	}
+	want := `
+		# HELP coredns_panics_total Panics that were recovered from.
+		# TYPE coredns_panics_total counter
+		coredns_panics_total 1
+		# HELP coredns_dns_https_responses_total Responses to requests over HTTPS by status.
+		# TYPE coredns_dns_https_responses_total counter
+		coredns_dns_https_responses_total{server="https://:443",status="200"} 2
+		coredns_dns_https_responses_total{server="https://:443",status="400"} 1
+		coredns_dns_https_responses_total{server="https://:443",status="404"} 1
+	`
+	if err := testutil.GatherAndCompare(reg, strings.NewReader(want), "coredns_panics_total", "coredns_dns_https_responses_total"); err != nil {
+		t.Error(err)
+	}
+}
+
+// panics is a handler with a fault.
+type panics struct{}
+
+func (panics) Answer(*server.Reply, *server.Query) server.Verdict { panic("boom") }
 
 // TestTypes: exactly the types that CoreDNS names have a label of their own.
 func TestTypes(t *testing.T) {
