@@ -69,19 +69,17 @@ func (c *Cache) Metrics() *Metrics { return c.metrics }
 // Run lets the cache refresh entries in the background until ctx ends; then it stops the refreshes in flight and waits for them. Before
 // Run, and after it, expired entries are served as the options say but not refreshed on the side.
 func (c *Cache) Run(ctx context.Context) error {
-	c.setRunning(ctx)
+	c.mu.Lock()
+	c.running = ctx
+	c.mu.Unlock()
 	c.metrics.add(c)
 	<-ctx.Done()
-	c.setRunning(nil)
+	c.mu.Lock()
+	c.running = nil
+	c.mu.Unlock()
 	c.metrics.remove(c)
 	c.waiting.Wait()
 	return nil
-}
-
-func (c *Cache) setRunning(ctx context.Context) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.running = ctx
 }
 
 // begin says whether one more refresh may start, and gives the context that it ends with. end is called when it is over.
