@@ -20,6 +20,7 @@ type corefile struct {
 	blocks   []serverBlock
 	warnings []error
 	imports  []imported
+	texts    map[string][]byte // what was read, by the name that messages show
 }
 
 // The limits on imports. The first two end files and snippets that import themselves. CoreDNS allows 10,000 expansions of snippets and 100,000
@@ -65,6 +66,7 @@ type reader struct {
 // read reads a Corefile into blocks of lines. It opens imported files and does nothing else.
 func read(src Source) (*corefile, error) {
 	r := &reader{getenv: os.Getenv, readFile: readRegular, snippets: map[string][]directive.Arg{}}
+	r.out.texts = map[string][]byte{src.Name: src.Text}
 	r.frames = []frame{{words: lex(src.Name, src.Text)}}
 	for r.advance() {
 		if err := r.block(); err != nil {

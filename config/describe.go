@@ -6,39 +6,77 @@ import (
 	"slices"
 	"strings"
 	"unicode"
+
+	"github.com/clusterdns/clusterdns/config/directive"
 )
 
 // Setting is one option of a directive as it is in effect.
 type Setting struct {
 	Name  string // as the Corefile has it, where it can be set there
 	Value string
-	From  string // "Corefile:5" if it was set there, "" for a default
+	From  string // where it was set, "Corefile:5"; "" for a default
 }
 
-// Settings are the options in effect of one occurrence of a directive, in the order of their declaration.
+// maxTraced bounds the options of one directive whose places are looked for; only lists of hosts are longer, and those are one setting.
+const maxTraced = 100
+
+// Settings are the options in effect of one occurrence of a directive, in the order of their declaration. Where a value comes from is
+// found by parsing the directive without one line after the other.
 func (u *Use) Settings() []Setting {
-	v := reflect.ValueOf(u.Options)
+	out := settingsOf(u.Options)
+	compare := func(at directive.Arg, values []Setting) {
+		for i := range values {
+			if out[i].From == "" && values[i].Value != out[i].Value {
+				out[i].From = fmt.Sprintf("%s:%d", at.File, at.Line)
+			}
+		}
+	}
+	for i, l := range u.Input.Lines {
+		if i == maxTraced {
+			break
+		}
+		in := *u.Input
+		in.Lines = slices.Delete(slices.Clone(in.Lines), i, i+1)
+		values, _ := u.reparse(in) // it may make no sense without that line: then there is nothing to compare with
+		compare(l.Name, values)
+	}
+	in := *u.Input
+	in.Args = nil
+	values, ok := u.reparse(in)
+	if !ok {
+		values = settingsOf(reflect.Zero(reflect.TypeOf(u.Options)).Interface())
+	}
+	compare(u.Input.Name, values)
+	return out
+}
+
+// reparse gives the settings of the directive with another input.
+func (u *Use) reparse(in directive.Input) (out []Setting, ok bool) {
+	in.Warn = func(directive.Arg, string, ...any) {}
+	other := &Use{Directive: u.Directive, Input: &in}
+	if u.Directive.parse(other) != nil {
+		return nil, false
+	}
+	return settingsOf(other.Options), true
+}
+
+// settingsOf are the exported fields of options.
+func settingsOf(options any) []Setting {
+	v := reflect.ValueOf(options)
 	if v.Kind() != reflect.Struct {
 		return nil
 	}
 	var out []Setting
 	for i := range v.NumField() {
-		f := v.Type().Field(i)
-		if !f.IsExported() || f.Type.Kind() == reflect.Func {
-			continue
+		if f := v.Type().Field(i); f.IsExported() && f.Type.Kind() != reflect.Func {
+			out = append(out, Setting{Name: snake(f.Name), Value: show(v.Field(i), 0)})
 		}
-		s := Setting{Name: snake(f.Name), Value: show(v.Field(i), 0)}
-		for _, l := range u.Input.Lines {
-			if l.Name.Text == s.Name {
-				s.From = fmt.Sprintf("%s:%d", l.Name.File, l.Name.Line)
-			}
-		}
-		out = append(out, s)
 	}
 	return out
 }
 
-// String is the configuration in effect, a server block after the other, directives in the order of the chain.
+// String is the configuration in effect, a server block after the other, directives in the order of the chain, with the options that
+// are not left to their defaults.
 func (c *Config) String() string {
 	var b strings.Builder
 	for _, blk := range c.Blocks {
@@ -52,11 +90,9 @@ func (c *Config) String() string {
 		for _, u := range blk.Uses {
 			fmt.Fprintf(&b, "    %s  # %s:%d\n", u.Directive.Name, u.Input.Name.File, u.Input.Name.Line)
 			for _, s := range u.Settings() {
-				from := ""
 				if s.From != "" {
-					from = "  # " + s.From
+					fmt.Fprintf(&b, "        %s: %s  # %s\n", s.Name, s.Value, s.From)
 				}
-				fmt.Fprintf(&b, "        %s: %s%s\n", s.Name, s.Value, from)
 			}
 		}
 	}
@@ -88,6 +124,9 @@ func show(v reflect.Value, depth int) string {
 	}
 	nilable := v.Kind() == reflect.Pointer || v.Kind() == reflect.Interface
 	if nilable && v.IsNil() {
+		return "-"
+	}
+	if v.Kind() == reflect.Struct && v.IsZero() {
 		return "-"
 	}
 	if s, ok := stringer(v); ok {

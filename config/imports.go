@@ -81,7 +81,9 @@ func (r *reader) importFiles(what directive.Arg) ([]directive.Arg, error) {
 		if err != nil {
 			return nil, what.Errorf("import: %w", err)
 		}
-		words = append(words, lex(r.shown(what, file), text)...)
+		name := r.shown(what, file)
+		r.out.texts[name] = text
+		words = append(words, lex(name, text)...)
 	}
 	return words, nil
 }

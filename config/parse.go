@@ -20,6 +20,7 @@ type Config struct {
 	Hash     string  // of what the Corefile says, imports included and comments not: hexadecimal SHA-512
 	src      Source
 	imports  []imported
+	texts    map[string][]byte
 	table    []Directive
 }
 
@@ -52,7 +53,7 @@ func (b *Block) use(name string) *Use {
 // Corefile. The Config is never nil: with an error it is what could be read, good for its warnings and its imports.
 func Parse(src Source, port string) (*Config, error) {
 	file, err := read(src)
-	c := &Config{src: src, table: Directives(), imports: file.imports, Warnings: file.warnings}
+	c := &Config{src: src, table: Directives(), imports: file.imports, texts: file.texts, Warnings: file.warnings}
 	if err != nil {
 		return c, err
 	}
@@ -72,6 +73,15 @@ func Parse(src Source, port string) (*Config, error) {
 }
 
 var errEmpty = errors.New("there is no server block: write at least \".:53 {\", directives, and \"}\"")
+
+// SourceLine is a line of a file that was read, as Error.File and Error.Line name it.
+func (c *Config) SourceLine(file string, line int) (text string, ok bool) {
+	lines := strings.Split(string(c.texts[file]), "\n")
+	if line < 1 || line > len(lines) || c.texts[file] == nil {
+		return "", false
+	}
+	return strings.TrimSuffix(lines[line-1], "\r"), true
+}
 
 // block validates one server block.
 func (c *Config) block(sb serverBlock, port string) (*Block, []error) {
@@ -112,6 +122,11 @@ func (c *Config) uses(b *Block, lines []directive.Line) (map[string][]*Use, []er
 		}
 	}
 	for _, l := range lines {
+		l, ok, err := c.modernise(l)
+		if !ok {
+			errs = appendError(errs, err)
+			continue
+		}
 		d := lookup(c.table, l.Name.Text)
 		if d == nil {
 			errs = append(errs, unknown(c.table, l.Name))

@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/coredns/caddy/caddyfile"
 
@@ -38,10 +39,24 @@ func (s *Source) dir() string {
 
 // lex splits a text into words by the library's lexer, which is CoreDNS's: quotes, comments and line counting are its own.
 func lex(name string, text []byte) []directive.Arg {
+	text = bytes.TrimPrefix(text, []byte("\ufeff"))
 	d := caddyfile.NewDispenser(name, bytes.NewReader(text))
+	lines := strings.Split(string(text), "\n")
 	var out []directive.Arg
+	line, from := 0, 0 // words are found again in order, for the column that the library does not tell
 	for d.Next() {
-		out = append(out, directive.Arg{Text: d.Val(), File: name, Line: d.Line()})
+		a := directive.Arg{Text: d.Val(), File: name, Line: d.Line()}
+		if a.Line != line {
+			line, from = a.Line, 0
+		}
+		first, _, _ := strings.Cut(a.Text, "\n")
+		if line <= len(lines) {
+			if i := strings.Index(lines[line-1][from:], first); i >= 0 {
+				a.Column = utf8.RuneCountInString(lines[line-1][:from+i]) + 1
+				from += i + len(first)
+			}
+		}
+		out = append(out, a)
 	}
 	return out
 }

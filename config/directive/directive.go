@@ -15,21 +15,23 @@ import (
 
 // Arg is one word with the place it came from.
 type Arg struct {
-	Text string
-	File string
-	Line int
+	Text   string
+	File   string
+	Line   int
+	Column int // of the word's first character in its line, from 1; 0 if it is not known
 }
 
 // Errorf is an error at the place of a: "Corefile:12: …".
 func (a Arg) Errorf(format string, args ...any) error {
-	return &Error{File: a.File, Line: a.Line, Err: fmt.Errorf(format, args...)}
+	return &Error{File: a.File, Line: a.Line, Column: a.Column, Err: fmt.Errorf(format, args...)}
 }
 
 // Error is a fault in a configuration file.
 type Error struct {
-	File string
-	Line int
-	Err  error
+	File   string
+	Line   int
+	Column int // from 1; 0 if it is not known
+	Err    error
 }
 
 func (e *Error) Error() string { return fmt.Sprintf("%s:%d: %v", e.File, e.Line, e.Err) }
@@ -118,7 +120,7 @@ func ParseOptions[T any](in *Input, to *T, rows []Option[T]) error {
 func within(at Arg, what string, err error) error {
 	var placed *Error
 	if errors.As(err, &placed) {
-		return &Error{File: placed.File, Line: placed.Line, Err: fmt.Errorf("%s: %w", what, placed.Err)}
+		return &Error{File: placed.File, Line: placed.Line, Column: placed.Column, Err: fmt.Errorf("%s: %w", what, placed.Err)}
 	}
 	return at.Errorf("%s: %w", what, err)
 }

@@ -1,0 +1,189 @@
+package config
+
+import (
+	"net"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"github.com/clusterdns/clusterdns/config/directive"
+	"github.com/clusterdns/clusterdns/forward"
+	"github.com/clusterdns/clusterdns/kubernetes"
+	"github.com/clusterdns/clusterdns/server/wire"
+)
+
+// Lint looks for what is allowed but most likely not meant. It is for people who look at a Corefile, not for a start.
+func (c *Config) Lint() []error {
+	l := &linter{config: c}
+	for _, b := range c.Blocks {
+		l.block = b
+		l.nothingAnswers()
+		l.unreachable()
+		l.pointless()
+		for _, u := range b.Uses {
+			l.repeated(u)
+			l.fallthroughs(u)
+			l.outside(u)
+			l.itself(u)
+		}
+	}
+	return Errors(inOrder(l.found))
+}
+
+type linter struct {
+	config *Config
+	block  *Block
+	found  []error
+}
+
+func (l *linter) say(at directive.Arg, format string, args ...any) {
+	l.found = append(l.found, at.Errorf(format, args...))
+}
+
+// answers says whether a directive answers queries of its own accord.
+func answers(name string) bool {
+	for _, d := range answerers() {
+		if d.Name == name {
+			return name != "cache" && name != "loop" && name != "import"
+		}
+	}
+	return false
+}
+
+func (l *linter) nothingAnswers() {
+	for _, u := range l.block.Uses {
+		if answers(u.Directive.Name) {
+			return
+		}
+	}
+	l.say(l.block.At, "no directive of this server block answers anything: every query is REFUSED")
+}
+
+// unreachable finds directives behind one that answers all that the server block is asked.
+func (l *linter) unreachable() {
+	var wall *Use
+	for _, u := range l.block.Uses {
+		name := u.Directive.Name
+		switch {
+		case wall != nil && answers(name) && name != wall.Directive.Name:
+			l.say(u.Input.Name, "%s can never be reached: %s at line %d answers every query before it", name, wall.Directive.Name, wall.Input.Name.Line)
+		case name == "whoami" || name == "erratic":
+			wall = u
+		case name == "forward" && l.takesAll(u):
+			wall = u
+		}
+	}
+}
+
+// takesAll says whether a forward line takes everything that falls into its server block.
+func (l *linter) takesAll(u *Use) bool {
+	o, ok := u.Options.(forward.Options)
+	if !ok || len(o.Except) > 0 || len(o.Next) > 0 || o.NextOnNoData {
+		return false
+	}
+	for _, z := range l.block.Zones {
+		n := wire.MustCanonical(z.Name)
+		if !slices.ContainsFunc(o.From, func(f wire.Zone) bool { return f.Contains(n) }) {
+			return false
+		}
+	}
+	return true
+}
+
+// pointless finds directives that have nothing to work on.
+func (l *linter) pointless() {
+	if l.block.use("forward") != nil {
+		return
+	}
+	if u := l.block.use("cache"); u != nil {
+		l.say(u.Input.Name, "cache keeps answers of forward, which this server block does not have")
+	}
+	if u := l.block.use("loop"); u != nil {
+		l.say(u.Input.Name, "loop looks at the upstream servers of forward, which this server block does not have")
+	}
+}
+
+// repeated finds zones that stand twice in the arguments of a directive.
+func (l *linter) repeated(u *Use) {
+	switch u.Directive.Name {
+	case "kubernetes", "cache", "log", "hosts", "template", "metadata", "acl":
+	default:
+		return
+	}
+	seen := map[string]bool{}
+	for _, a := range u.Input.Args {
+		z := strings.TrimSuffix(strings.ToLower(a.Text), ".")
+		if seen[z] {
+			l.say(a, "%s: %q stands there twice", u.Directive.Name, a.Text)
+		}
+		seen[z] = true
+	}
+}
+
+// fallthroughs finds queries that fall through to nothing.
+func (l *linter) fallthroughs(u *Use) {
+	if !answers(u.Directive.Name) {
+		return
+	}
+	i := slices.Index(l.block.Uses, u)
+	if slices.ContainsFunc(l.block.Uses[i+1:], func(o *Use) bool { return answers(o.Directive.Name) }) {
+		return
+	}
+	for _, line := range u.Input.Lines {
+		if line.Name.Text == "fallthrough" {
+			l.say(line.Name, "%s: nothing behind it answers what falls through: that is SERVFAIL", u.Directive.Name)
+		}
+	}
+}
+
+// outside finds zones of kubernetes and forward that never get a query, because their server block does not serve them.
+func (l *linter) outside(u *Use) {
+	var zones []wire.Zone
+	switch o := u.Options.(type) {
+	case kubernetes.Options:
+		zones = o.Zones
+	case forward.Options:
+		zones = o.From
+	}
+	for _, z := range zones {
+		within := func(s Zone) bool {
+			served := wire.NewZone(wire.MustCanonical(s.Name))
+			return served.Contains(z.Name()) || z.Contains(served.Name())
+		}
+		if !slices.ContainsFunc(l.block.Zones, within) {
+			l.say(u.Input.Name, "%s: the zone %s is not within this server block, so no query for it gets here", u.Directive.Name, z)
+		}
+	}
+}
+
+// itself finds upstreams that are addresses of this server, as far as the Corefile tells.
+func (l *linter) itself(u *Use) {
+	o, ok := u.Options.(forward.Options)
+	if !ok {
+		return
+	}
+	for _, to := range o.To {
+		if to.Addr.IsValid() && l.served(to.Addr, to.TLS) {
+			l.say(u.Input.Name, "forward: the upstream %s is this server: queries go in a circle", to.Text)
+		}
+	}
+}
+
+// served says whether an address is one that the Corefile listens on.
+func (l *linter) served(addr netip.AddrPort, overTLS bool) bool {
+	if overTLS {
+		return false
+	}
+	for _, b := range l.config.Blocks {
+		words := bindWords(b)
+		for _, z := range b.Zones {
+			if _, port, err := net.SplitHostPort(addr.String()); err != nil || port != z.Port {
+				continue
+			}
+			if len(words) == 0 && addr.Addr().IsLoopback() || slices.Contains(words, addr.Addr().String()) {
+				return true
+			}
+		}
+	}
+	return false
+}
