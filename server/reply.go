@@ -78,7 +78,6 @@ type Reply struct {
 	faults   []error
 	by       string
 	dropped  bool
-	ttlSeen  uint32
 }
 
 // Mark is a state of the reply to go back to.
