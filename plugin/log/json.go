@@ -10,7 +10,6 @@ func compileJSON(labels []string) []op {
 		{addText, `","port":`}, {addPort, ""},
 		{addText, `,"proto":"`}, {addJSONProto, ""},
 		{addText, `","id":`}, {addID, ""},
-		{addText, `,"opcode":`}, {addOpcode, ""},
 		{addText, `,"type":"`}, {addType, ""},
 		{addText, `","class":"`}, {addClass, ""},
 		{addText, `","name":"`}, {addJSONName, ""},
@@ -22,8 +21,8 @@ func compileJSON(labels []string) []op {
 		{addText, `","rsize":`}, {addReplySize, ""},
 		{addText, `,"duration":`}, {addJSONSeconds, ""},
 		{addText, `,"zone":"`}, {addJSONZone, ""},
-		{addText, `","view":"`}, {addJSONView, ""},
-		{addText, `","plugin":"`}, {addJSONPlugin, ""},
+		{addText, `"`}, {addJSONView, ""},
+		{addText, `,"plugin":"`}, {addJSONPlugin, ""},
 		{addText, `"`}, {addJSONReason, ""},
 	}
 	for _, l := range labels {
@@ -85,8 +84,16 @@ func escapeTail(b []byte, at int) []byte {
 func addJSONSeconds(b []byte, e *entry, _ string) []byte { return appendSeconds(b, e.took) }
 
 func addJSONZone(b []byte, e *entry, _ string) []byte   { return appendSafe(b, e.q.Block.ZoneName) }
-func addJSONView(b []byte, e *entry, _ string) []byte   { return appendSafe(b, e.q.Block.View) }
 func addJSONPlugin(b []byte, e *entry, _ string) []byte { return appendSafe(b, e.r.By()) }
+
+// addJSONView appends a member of its own where there is a view.
+func addJSONView(b []byte, e *entry, _ string) []byte {
+	if e.q.Block.View == "" {
+		return b
+	}
+	b = appendSafe(append(b, `,"view":"`...), e.q.Block.View)
+	return append(b, '"')
+}
 
 // addJSONReason appends a member of its own where something went wrong.
 func addJSONReason(b []byte, e *entry, _ string) []byte {

@@ -248,9 +248,9 @@ func TestJSON(t *testing.T) {
 		t.Fatalf("%d lines, want 2:\n%s", len(lines), got)
 	}
 	for k, want := range map[string]any{
-		"client": "2001:db8::1", "port": 50759.0, "proto": "https", "id": 7.0, "opcode": 0.0, "type": "A", "class": "IN",
+		"client": "2001:db8::1", "port": 50759.0, "proto": "https", "id": 7.0, "type": "A", "class": "IN",
 		"name": `fail.a\010\"\\b.org.`, "size": 43.0, "do": true, "bufsize": 65535.0, "rcode": "SERVFAIL", "flags": "qr,rd", "zone": ".",
-		"view": "", "plugin": "forward", "reason": "read udp 10.0.0.1:53:\n\x1b[31mi/o \"timeout\"; EDE 22: No Reachable Authority",
+		"plugin": "forward", "reason": "read udp 10.0.0.1:53:\n\x1b[31mi/o \"timeout\"; EDE 22: No Reachable Authority",
 		"kubernetes/client-namespace": "shop", "test/hostile": "a\nb\"c", "rsize": 71.0,
 	} {
 		if lines[0][k] != want {
