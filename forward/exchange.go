@@ -252,21 +252,32 @@ func (x *exchange) settle(a *attempt, now time.Time) bool {
 	}
 	switch {
 	case q == refusesEx && !a.plain:
-		return x.repeat(a, a.over, true, now)
+		x.repeat(a, a.over, true, now)
+		return false
 	case a.fit == bare:
 		x.last = fmt.Errorf("%s over %s: %s without the question", a.up.to, a.over, rcode)
 		x.goOn(a, now)
 		return false
 	case a.fit == fitsCase && a.over == overUDP:
-		return x.repeat(a, overTCP, a.plain, now)
-	case q == cut || q == broken || q == stops512:
-		return x.incomplete(a, q, now)
-	case x.group.failover.has(rcode) && x.next < x.budget && x.next < x.nups:
-		x.keep(a, false)
-		x.goOn(a, now)
+		x.repeat(a, overTCP, a.plain, now)
 		return false
+	case q == whole || q == refusesEx:
+		return x.accept(a, rcode, now)
 	}
-	return true
+	return x.incomplete(a, q, now)
+}
+
+// accept says whether a whole reply is the answer: it is, unless failover wants another upstream's and one is there to ask or is asked.
+func (x *exchange) accept(a *attempt, rcode wire.RCode, now time.Time) bool {
+	more := x.next < min(x.budget, x.nups)
+	if !x.group.failover.has(rcode) || !more && x.pending == 0 {
+		return true
+	}
+	x.keep(a, false)
+	if more {
+		x.goOn(a, now)
+	}
+	return false
 }
 
 // incomplete asks over TCP for a reply that does not say all. What came in its place over TCP is of no use, nor is what nobody can read.
@@ -279,7 +290,8 @@ func (x *exchange) incomplete(a *attempt, q quality, now time.Time) bool {
 		case stops512:
 			x.keep(a, false)
 		}
-		return x.repeat(a, overTCP, a.plain, now)
+		x.repeat(a, overTCP, a.plain, now)
+		return false
 	case q == stops512:
 		return true // that long by chance: nothing cuts a stream
 	}
@@ -299,16 +311,15 @@ func (x *exchange) keep(a *attempt, partial bool) {
 }
 
 // repeat asks the same upstream once more, in another way.
-func (x *exchange) repeat(a *attempt, over proto, plain bool, now time.Time) bool {
+func (x *exchange) repeat(a *attempt, over proto, plain bool, now time.Time) {
 	if x.n == maxAttempts {
-		return false
+		return
 	}
 	b := x.attempt(a.up, over, now)
 	b.followUp, b.plain = true, plain
 	if !x.dispatch(b, 0, now) {
 		x.goOn(b, now)
 	}
-	return false
 }
 
 // goOn begins the next attempt at once if nothing else is under way that began later.

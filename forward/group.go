@@ -179,21 +179,19 @@ func (g *group) order(ctx context.Context, x *exchange) bool {
 			return false
 		}
 	}
-	n := len(ups)
-	first := 0
-	switch {
-	case n == 1 || g.opts.Policy == Sequential:
-	case g.opts.Policy == RoundRobin:
-		first = int(g.turn.Add(1)-1) % n
-	default:
+	n, first := len(ups), 0
+	switch g.opts.Policy {
+	case Random:
 		first = rand.IntN(n)
+	case RoundRobin:
+		first = int((g.turn.Add(1) - 1) % uint32(n))
 	}
 	sick := false
 	for i := range n {
 		x.ups[i] = ups[(first+i)%n]
 		sick = sick || x.ups[i].ailing.Load()
 	}
-	x.nups = n
+	x.nups, x.budget = n, g.attempts(n)
 	if g.opts.Policy == Random && n > 2 { // two are shuffled by where they begin
 		rand.Shuffle(n, func(i, j int) { x.ups[i], x.ups[j] = x.ups[j], x.ups[i] })
 	}
@@ -201,7 +199,6 @@ func (g *group) order(ctx context.Context, x *exchange) bool {
 		x.last = errAllDown
 		return false
 	}
-	x.budget = g.attempts(n)
 	return true
 }
 

@@ -1,0 +1,339 @@
+package forward
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/miekg/dns"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/clusterdns/clusterdns/server"
+	"github.com/clusterdns/clusterdns/server/servertest"
+)
+
+// TestScenarios plays the files of testdata/scenarios: forward lines, then a line "---", then steps. testdata/scenarios/README.md tells
+// what steps there are.
+func TestScenarios(t *testing.T) {
+	t.Parallel()
+	files, err := filepath.Glob("testdata/scenarios/*.txt")
+	if err != nil || len(files) < 20 {
+		t.Fatalf("%d scenarios, %v", len(files), err)
+	}
+	for _, file := range files {
+		t.Run(strings.TrimSuffix(filepath.Base(file), ".txt"), func(t *testing.T) {
+			t.Parallel()
+			text, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			synctest.Test(t, func(t *testing.T) { play(t, file, string(text)) })
+		})
+	}
+}
+
+// stage is a scenario being played.
+type stage struct {
+	*testing.T
+	net   *network
+	fwd   *Forward
+	reg   *prometheus.Registry
+	log   *logLines
+	block *server.Block
+	dir   string
+	asks  sync.WaitGroup
+}
+
+type logLines struct {
+	mu sync.Mutex
+	bytes.Buffer
+}
+
+func (l *logLines) Write(b []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.Buffer.Write(b)
+}
+
+// take gives and forgets the lines.
+func (l *logLines) take() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	defer l.Reset()
+	return l.String()
+}
+
+func play(t *testing.T, file, text string) {
+	conf, steps, ok := strings.Cut(text, "\n---\n")
+	if !ok {
+		t.Fatalf("%s has no line ---", file)
+	}
+	s := &stage{T: t, net: newNetwork(), reg: prometheus.NewRegistry(), log: new(logLines), dir: t.TempDir()}
+	var opts []Options
+	for l := range strings.SplitSeq(conf, "\nforward ") {
+		var keep []string
+		for k := range strings.SplitSeq(l, "\n") {
+			if !strings.HasPrefix(k, "#") {
+				keep = append(keep, k)
+			}
+		}
+		if l = strings.TrimPrefix(strings.Join(keep, "\n"), "forward "); strings.TrimSpace(l) != "" {
+			opts = append(opts, parsed(t, "forward "+strings.ReplaceAll(l, "$DIR", s.dir)))
+		}
+	}
+	logger := slog.New(slog.NewTextHandler(s.log, &slog.HandlerOptions{Level: slog.LevelInfo, ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
+		if a.Key == slog.TimeKey {
+			return slog.Attr{}
+		}
+		return a
+	}}))
+	s.fwd = newForward(opts, NewMetrics(s.reg), logger, s.net.dial)
+	s.block = servertest.Block(".", server.Stage{Name: "forward", Handler: s.fwd})
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error)
+	go func() { ended <- s.fwd.Run(ctx) }()
+	defer func() {
+		s.asks.Wait()
+		cancel()
+		if err := <-ended; err != nil {
+			t.Errorf("Run: %v", err)
+		}
+		time.Sleep(time.Minute) // of the test's time: whatever waits for something ends, or the bubble complains
+	}()
+	for i, l := range strings.Split(steps, "\n") {
+		if f := strings.Fields(l); len(f) > 0 && f[0][0] != '#' {
+			s.step(fmt.Sprintf("%s, step %d: %s", filepath.Base(file), i+1, l), f)
+		}
+	}
+}
+
+func (s *stage) step(at string, f []string) {
+	switch f[0] {
+	case "upstream": // upstream ADDR PROTO ACTION, ACTION
+		s.net.script(f[1], f[2], strings.Join(f[3:], " "))
+	case "file": // file NAME WORD...: a line "nameserver WORD" each
+		var b strings.Builder
+		for _, w := range f[2:] {
+			fmt.Fprintf(&b, "nameserver %s\n", w)
+		}
+		if err := os.WriteFile(filepath.Join(s.dir, f[1]), []byte(b.String()), 0o600); err != nil {
+			s.Fatal(err)
+		}
+	case "wait":
+		d, err := time.ParseDuration(f[1])
+		if err != nil {
+			s.Fatal(err)
+		}
+		time.Sleep(d)
+	case "hangup":
+		s.net.hangUp(f[1])
+	case "asked": // asked ADDR PROTO N
+		synctest.Wait()
+		if n := s.net.taken(s.net.asked, f[1], f[2]); !within(n, f[3]) {
+			s.Errorf("%s\n\twas asked %d times", at, n)
+		}
+	case "dialed":
+		synctest.Wait()
+		if n := s.net.taken(s.net.dials, f[1], f[2]); !within(n, f[3]) {
+			s.Errorf("%s\n\twas dialed %d times", at, n)
+		}
+	case "log": // log N [TEXT]: that many lines since, each with the text
+		s.checkLog(at, f)
+	case "metric":
+		s.checkMetric(at, f[1], f[2])
+	case "ask":
+		s.ask(at, f[1:])
+	case "meanwhile": // an ask that the next steps do not wait for
+		s.asks.Go(func() { s.ask(at, f[2:]) })
+		synctest.Wait()
+	case "times": // times N ask ...
+		n, _ := strconv.Atoi(f[1])
+		for range n {
+			s.ask(at, f[3:])
+		}
+	case "settled":
+		s.asks.Wait()
+	default:
+		s.Fatalf("%s: unknown step", at)
+	}
+}
+
+// within compares a number with "N", "N+" or "N-M".
+func within(n int, want string) bool {
+	lo, hi, _ := strings.Cut(want, "-")
+	if strings.HasSuffix(want, "+") {
+		lo, hi = strings.TrimSuffix(want, "+"), "1000000"
+	} else if hi == "" {
+		hi = lo
+	}
+	l, _ := strconv.Atoi(lo)
+	h, _ := strconv.Atoi(hi)
+	return l <= n && n <= h
+}
+
+func (s *stage) checkLog(at string, f []string) {
+	synctest.Wait()
+	text := s.log.take()
+	lines := strings.Split(strings.TrimSpace(text), "\n")
+	if text == "" {
+		lines = nil
+	}
+	want := strings.Join(f[2:], " ")
+	for _, l := range lines {
+		if !strings.Contains(l, want) {
+			s.Errorf("%s\n\tlogged %s", at, l)
+		}
+	}
+	if n, _ := strconv.Atoi(f[1]); n != len(lines) {
+		s.Errorf("%s\n\tlogged %d lines:\n%s", at, len(lines), text)
+	}
+}
+
+// checkMetric compares the sum of the series whose name and labels contain the words of a pattern like name{label=value,label=value}.
+func (s *stage) checkMetric(at, pattern, want string) {
+	synctest.Wait()
+	name, labels, _ := strings.Cut(strings.TrimSuffix(pattern, "}"), "{")
+	all, err := s.reg.Gather()
+	if err != nil {
+		s.Fatal(err)
+	}
+	sum := 0.0
+	for _, fam := range all {
+		if fam.GetName() != name {
+			continue
+		}
+	series:
+		for _, m := range fam.GetMetric() {
+			for pair := range strings.SplitSeq(labels, ",") {
+				k, v, ok := strings.Cut(pair, "=")
+				if !ok {
+					continue
+				}
+				found := false
+				for _, l := range m.GetLabel() {
+					found = found || l.GetName() == k && l.GetValue() == v
+				}
+				if !found {
+					continue series
+				}
+			}
+			sum += m.GetCounter().GetValue() + m.GetGauge().GetValue() + float64(m.GetHistogram().GetSampleCount())
+		}
+	}
+	if !within(int(sum), want) {
+		s.Errorf("%s\n\tis %v", at, sum)
+	}
+}
+
+// ask is "NAME TYPE [tcp] [do] [cd] [plain] -> RCODE [ADDR...] [tc] [ra] [ede N] [<DURATION] [@DURATION]".
+func (s *stage) ask(at string, f []string) {
+	m := new(dns.Msg)
+	m.SetQuestion(f[0], dns.StringToType[f[1]])
+	m.Id = uint16(rand.Uint32())
+	m.SetEdns0(4096, false)
+	via := server.UDP
+	for i, w := range f[2:] {
+		switch w {
+		case "tcp":
+			via = server.TCP
+		case "do":
+			m.IsEdns0().SetDo()
+		case "cd":
+			m.CheckingDisabled = true
+		case "norec":
+			m.RecursionDesired = false
+		case "plain":
+			m.Extra = nil
+		case "->":
+			begin := time.Now()
+			r := s.exchange(m, via)
+			s.compare(at, r, time.Since(begin), f[i+3:])
+			return
+		}
+	}
+	s.Fatalf("%s: no ->", at)
+}
+
+func (s *stage) exchange(m *dns.Msg, via server.Transport) *dns.Msg {
+	b, err := m.Pack()
+	if err != nil {
+		s.Fatal(err)
+	}
+	out, ok := servertest.Direct(s.block).Answer(b, netip.MustParseAddrPort("127.0.0.1:40000"), via)
+	if !ok {
+		return nil
+	}
+	r := new(dns.Msg)
+	if err := r.Unpack(out); err != nil {
+		s.Errorf("reply %x does not parse: %v", out, err)
+	}
+	return r
+}
+
+func (s *stage) compare(at string, r *dns.Msg, took time.Duration, want []string) {
+	if r == nil {
+		s.Errorf("%s\n\tgot no reply", at)
+		return
+	}
+	var got []string
+	got = append(got, dns.RcodeToString[r.Rcode])
+	for _, rr := range r.Answer {
+		if a, ok := rr.(*dns.A); ok && len(r.Answer) < 5 {
+			got = append(got, a.A.String())
+		}
+	}
+	if len(r.Answer) >= 5 {
+		got = append(got, strconv.Itoa(len(r.Answer))+"-records")
+	}
+	if r.Truncated {
+		got = append(got, "tc")
+	}
+	bounds := true
+	var rest []string
+	for i := 0; i < len(want); i++ {
+		switch w := want[i]; {
+		case w[0] == '<':
+			d, err := time.ParseDuration(w[1:])
+			bounds = bounds && err == nil && took < d
+		case w[0] == '>':
+			d, err := time.ParseDuration(w[1:])
+			bounds = bounds && err == nil && took >= d
+		case w[0] == '@':
+			d, err := time.ParseDuration(w[1:])
+			bounds = bounds && err == nil && took == d
+		case w == "ede":
+			i++
+			if !hasEDE(r, want[i]) {
+				s.Errorf("%s\n\thas no EDE %s:\n%v", at, want[i], r)
+			}
+		default:
+			rest = append(rest, w)
+		}
+	}
+	if strings.Join(got, " ") != strings.Join(rest, " ") && (len(rest) != 2 || rest[1] != "any" || len(got) != 2) || !bounds {
+		s.Errorf("%s\n\tgot %s after %v", at, strings.Join(got, " "), took)
+	}
+}
+
+func hasEDE(r *dns.Msg, code string) bool {
+	if r.IsEdns0() == nil {
+		return false
+	}
+	for _, o := range r.IsEdns0().Option {
+		if e, ok := o.(*dns.EDNS0_EDE); ok && strconv.Itoa(int(e.InfoCode)) == code {
+			return true
+		}
+	}
+	return false
+}
