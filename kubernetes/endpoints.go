@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+	"unique"
 )
 
 // endpoints are addresses with what is known of each, in arrays side by side: 75,000 of them must cost little. Those of IPv4 come first. Each
@@ -13,11 +14,11 @@ import (
 type endpoints struct {
 	v4     [][4]byte
 	v6     [][16]byte
-	hosts  []string // wire labels of hostname or Pod name, "" where the address makes the name; nil if all are ""
-	byHost []uint32 // the indexes that have a host, sorted by it; nil if none has
-	zones  []string // wire labels of the topology zone; nil if none is known or asked for
-	group  []uint16 // index in groups; nil if all are 0
-	groups [][]port // different sets of ports
+	hosts  []string   // wire labels of hostname or Pod name, "" where the address makes the name; nil if all are ""
+	byHost []uint32   // the indexes that have a host, sorted by it; nil if none has
+	zones  []interned // wire labels of the topology zone; nil if none is known or asked for
+	group  []uint16   // index in groups; nil if all are 0
+	groups [][]port   // different sets of ports
 }
 
 func (e *endpoints) len() int { return len(e.v4) + len(e.v6) }
@@ -41,7 +42,7 @@ func (e *endpoints) zone(i int) string {
 	if e.zones == nil {
 		return ""
 	}
-	return e.zones[i]
+	return e.zones[i].Value()
 }
 
 func (e *endpoints) groupOf(i int) uint16 {
@@ -163,7 +164,7 @@ func newEndpoints(items []item, groups [][]port) *endpoints {
 			e.hosts = make([]string, len(items))
 		}
 		if it.zone != "" && e.zones == nil {
-			e.zones = make([]string, len(items))
+			e.zones = slices.Repeat([]interned{unique.Make("")}, len(items))
 		}
 		if it.group != 0 && e.group == nil {
 			e.group = make([]uint16, len(items))
@@ -172,7 +173,7 @@ func newEndpoints(items []item, groups [][]port) *endpoints {
 			e.hosts[i] = it.host
 		}
 		if it.zone != "" {
-			e.zones[i] = it.zone
+			e.zones[i] = unique.Make(it.zone)
 		}
 		if it.group != 0 {
 			e.group[i] = it.group

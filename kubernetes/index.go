@@ -3,10 +3,10 @@ package kubernetes
 import (
 	"iter"
 	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
+	"unique"
 )
 
 // Index is the live state of a cluster: a Sink for one source, and what queries read, without locks.
@@ -15,7 +15,6 @@ type Index struct {
 	spaces   *table[spaceRef]
 	byAddr   *addrTable[cell] // of cluster IPs and published endpoints
 	podAddr  *addrTable[podData]
-	zones    *table[struct{}] // topology zones seen so far, by wire labels
 	serial   atomic.Uint32
 	synced   atomic.Bool // what names of Services need
 	complete atomic.Bool // every kind that is needed
@@ -32,7 +31,6 @@ type Index struct {
 	slices map[string]*sliceData // by objectKey
 	pods   map[string]*podData
 	known  map[string]*space // namespaces by label
-	shared map[string]string // strings that many objects have: names of ports and zones
 	dirty  []*cell
 	gen    uint32
 	items  []item
@@ -74,11 +72,12 @@ type space struct {
 
 // podData is what the index keeps of a Pod. It is immutable but for gen and id.
 type podData struct {
-	namespace, name string
-	first           [16]byte
-	more            [][16]byte // other addresses
-	gen             uint32
-	id              uint32
+	namespace interned
+	name      string
+	first     [16]byte
+	more      [][16]byte // other addresses
+	gen       uint32
+	id        uint32
 }
 
 func newIndex(o *Options) *Index {
@@ -87,7 +86,6 @@ func newIndex(o *Options) *Index {
 		spaces:   newTable[spaceRef](),
 		byAddr:   newAddrTable[cell](),
 		podAddr:  newAddrTable[podData](),
-		zones:    newTable[struct{}](),
 		whole:    make(chan struct{}),
 		names:    o.EndpointPodNames,
 		zonal:    o.Zonal,
@@ -95,7 +93,6 @@ func newIndex(o *Options) *Index {
 		slices:   map[string]*sliceData{},
 		pods:     map[string]*podData{},
 		known:    map[string]*space{},
-		shared:   map[string]string{},
 		now:      time.Now,
 	}
 	for k := range numKinds {
@@ -284,9 +281,6 @@ func (x *Index) putService(s *Service) {
 	c := x.cellOf(key)
 	c.gen = x.gen
 	svc := newService(s)
-	for i := range svc.ports {
-		svc.ports[i].name = x.share(svc.ports[i].name)
-	}
 	if c.svc == nil || !c.svc.equal(svc) {
 		x.setService(c, svc)
 	}
@@ -303,19 +297,6 @@ func (x *Index) touch(c *cell) {
 		c.dirty = true
 		x.dirty = append(x.dirty, c)
 	}
-}
-
-// share gives one copy of equal strings. There are few different ones, so they are kept for good.
-func (x *Index) share(s string) string {
-	if s == "" {
-		return ""
-	}
-	if c, ok := x.shared[s]; ok {
-		return c
-	}
-	s = strings.Clone(s)
-	x.shared[s] = s
-	return s
 }
 
 func (x *Index) putSlice(s *EndpointSlice) {
@@ -370,18 +351,13 @@ func (x *Index) newSlice(s *EndpointSlice) *sliceData {
 		it.host, _ = wireLabels(host)
 		if x.zonal && e.Zone != "" {
 			if z, ok := wireLabels(e.Zone); ok {
-				it.zone = x.share(z)
-				x.zones.put(it.zone, struct{}{})
+				it.zone = z
 			}
 		}
 		items = append(items, it)
 	}
 	slices.SortStableFunc(items, compareItems)
-	ports := portsOf(s.Ports)
-	for i := range ports {
-		ports[i].name = x.share(ports[i].name)
-	}
-	out := &sliceData{eps: newEndpoints(items, [][]port{ports})}
+	out := &sliceData{eps: newEndpoints(items, [][]port{portsOf(s.Ports)})}
 	if slices.ContainsFunc(items, func(it item) bool { return it.state != stateUsual }) {
 		out.states = make([]state, len(items))
 		for i := range items {
@@ -412,7 +388,7 @@ func (x *Index) putPod(p *Pod) {
 		x.dropPod(id)
 		return
 	}
-	n := &podData{namespace: x.share(p.Namespace), name: p.Name, first: p.IPs[0].As16(), gen: x.gen}
+	n := &podData{namespace: unique.Make(p.Namespace), name: p.Name, first: p.IPs[0].As16(), gen: x.gen}
 	for _, a := range p.IPs[1:] {
 		n.more = append(n.more, a.As16())
 	}

@@ -96,13 +96,13 @@ func (x *Index) merge(c *cell) *entry {
 	case c.svc.form == formClusterIP:
 		e.v4, e.v6 = c.svc.v4, c.svc.v6
 	case c.svc.form == formHeadless && e.eps != nil:
-		e.v4, e.v6 = unique(e.eps.v4), unique(e.eps.v6)
+		e.v4, e.v6 = distinct(e.eps.v4), distinct(e.eps.v6)
 	}
 	return e
 }
 
-// unique drops repetitions from a sorted list, which it leaves alone.
-func unique[A comparable](in []A) []A {
+// distinct drops repetitions from a sorted list, which it leaves alone.
+func distinct[A comparable](in []A) []A {
 	for i := 1; i < len(in); i++ {
 		if in[i] == in[i-1] {
 			return slices.Compact(slices.Clone(in))

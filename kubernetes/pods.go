@@ -63,7 +63,7 @@ func (x *Index) hasPod(addr netip.Addr, namespace []byte) bool {
 		if pod == nil {
 			return false
 		}
-		if pod.namespace == string(namespace) && pod.has(&b) {
+		if pod.namespace.Value() == string(namespace) && pod.has(&b) {
 			return true
 		}
 	}
@@ -80,7 +80,7 @@ func (x *Index) PodAt(addr netip.Addr) (namespace, name string, known bool) {
 		case pod == nil && found == nil:
 			return "", "", false
 		case pod == nil:
-			return found.namespace, found.name, true
+			return found.namespace.Value(), found.name, true
 		case !pod.has(&b):
 		case found != nil && found != pod:
 			return "", "", false

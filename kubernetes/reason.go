@@ -99,11 +99,11 @@ func (a *asked) ports() string {
 	text, n := "", 0
 	for _, g := range groups {
 		for _, p := range g {
-			if p.name != "" && n < maxNamedPorts {
+			if p.name.Value() != "" && n < maxNamedPorts {
 				if n++; n > 1 {
 					text += ", "
 				}
-				text += p.name + "/" + p.proto.String()
+				text += p.name.Value() + "/" + p.proto.String()
 			}
 		}
 	}

@@ -27,19 +27,26 @@ func (a *asked) answerReverse() server.Verdict {
 	return a.absent(whyNoAddress)
 }
 
+// owner is the Service that has an address of its own. No cluster gives it to two; if manifests do, it is the first by name.
+func (a *asked) owner(addr netip.Addr, b *[16]byte) (owner *entry) {
+	for p := a.k.byAddr.find(b); ; {
+		c := p.next()
+		if c == nil {
+			return owner
+		}
+		if e := a.visible(c); e != nil && e.svc.has(addr) && (owner == nil || e.key < owner.key) {
+			owner = e
+		}
+	}
+}
+
 // pointers appends the PTR records of an address and says whether there are any. A Service that has it is the one answer; otherwise every
 // endpoint is.
 func (a *asked) pointers(addr netip.Addr) bool {
 	b := addr.As16()
-	for p := a.k.byAddr.find(&b); ; {
-		c := p.next()
-		if c == nil {
-			break
-		}
-		if e := a.visible(c); e != nil && e.svc.has(addr) {
-			a.ptr(e, "", netip.Addr{})
-			return true
-		}
+	if e := a.owner(addr, &b); e != nil {
+		a.ptr(e, "", netip.Addr{})
+		return true
 	}
 	any := false
 	for p := a.k.byAddr.find(&b); ; {

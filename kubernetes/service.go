@@ -4,6 +4,7 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+	"unique"
 
 	"github.com/clusterdns/clusterdns/server/wire"
 )
@@ -30,9 +31,12 @@ type svcData struct {
 	selector bool
 }
 
+// interned is a string that many objects have, such as "http": one copy for all of them, for as long as there are any.
+type interned = unique.Handle[string]
+
 // port is a port with its name folded, as labels of SRV names are compared.
 type port struct {
-	name   string
+	name   interned
 	number uint16
 	proto  Protocol
 }
@@ -68,7 +72,7 @@ func portsOf(in []Port) []port {
 	}
 	out := make([]port, len(in))
 	for i, p := range in {
-		out[i] = port{strings.ToLower(p.Name), p.Number, p.Protocol}
+		out[i] = port{unique.Make(strings.ToLower(p.Name)), p.Number, p.Protocol}
 	}
 	return out
 }
@@ -91,7 +95,7 @@ func (s *svcData) object(namespace, name string) *Service {
 		out.ClusterIPs = append(out.ClusterIPs, netip.AddrFrom16(a))
 	}
 	for _, p := range s.ports {
-		out.Ports = append(out.Ports, Port{p.name, p.number, p.proto})
+		out.Ports = append(out.Ports, Port{p.name.Value(), p.number, p.proto})
 	}
 	if s.target != "" {
 		out.ExternalName = wire.Canonical(s.target).String()
@@ -106,7 +110,7 @@ type portQuery struct {
 
 // matches says whether a port is asked for.
 func (m *portQuery) matches(p *port) bool {
-	return (len(m.name) == 0 || string(m.name) == p.name) && (len(m.proto) == 0 || string(m.proto) == p.proto.String())
+	return (len(m.name) == 0 || string(m.name) == p.name.Value()) && (len(m.proto) == 0 || string(m.proto) == p.proto.String())
 }
 
 // count is how many of the ports are asked for.
@@ -127,7 +131,7 @@ func (m *portQuery) any(ports []port) bool {
 
 // named says whether one of the ports has a name and the protocol, so that _PROTOCOL.SERVICE is a name above that port's.
 func named(ports []port, proto []byte) bool {
-	return slices.ContainsFunc(ports, func(p port) bool { return p.name != "" && string(proto) == p.proto.String() })
+	return slices.ContainsFunc(ports, func(p port) bool { return p.name.Value() != "" && string(proto) == p.proto.String() })
 }
 
 // wireLabels is the folded wire form, without a root label, of what may be one label or several with dots between. ok is false if it
