@@ -24,7 +24,7 @@ const patience = 10 * time.Second
 // parse reads a kubernetes directive: its arguments on the first line, an option on each other.
 func parse(text string) (kubernetes.Options, error) {
 	var in directive.Input
-	for n, l := range strings.Split(strings.TrimSpace(text), "\n") {
+	for n, l := range strings.Split(strings.TrimRight(text, "\n"), "\n") {
 		var line directive.Line
 		for i, w := range strings.Fields(l) {
 			a := directive.Arg{Text: w, File: "Corefile", Line: n + 1}
