@@ -24,9 +24,9 @@ type attempt struct {
 	x        *exchange
 	up       *upstream
 	over     proto
-	plain    bool // without EDNS
-	followUp bool // asks the same upstream again over TCP or without EDNS
-	redialed bool // its connection broke once, and it was sent again
+	plain    bool  // without EDNS
+	followUp bool  // asks the same upstream again over TCP or without EDNS
+	redials  uint8 // how often its connection broke and it was sent again
 	sent     time.Time
 	at       carrier // where it is registered
 	id       uint16

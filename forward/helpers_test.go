@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/clusterdns/clusterdns/config/directive"
 	"github.com/clusterdns/clusterdns/server"
 	"github.com/clusterdns/clusterdns/server/servertest"
@@ -69,6 +71,23 @@ func run(t testing.TB, f *Forward) {
 			t.Errorf("Run: %v", err)
 		}
 	})
+}
+
+// registered makes a handler whose metrics can be gathered.
+func registered(t testing.TB, line string) (*prometheus.Registry, *Forward) {
+	t.Helper()
+	reg := prometheus.NewRegistry()
+	return reg, New([]Options{parsed(t, line)}, NewMetrics(reg), quiet())
+}
+
+// contextUntil ends when c is closed.
+func contextUntil(c <-chan struct{}) context.Context {
+	ctx, cancel := context.WithCancel(context.Background())
+	go func() {
+		<-c
+		cancel()
+	}()
+	return ctx
 }
 
 func serving(t testing.TB, f *Forward) *servertest.Server {

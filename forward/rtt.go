@@ -15,7 +15,7 @@ const (
 	patienceCeiling = time.Second
 	// patienceUnknown is for an upstream that has not replied yet: with a reply of the next one behind it, clients still have their answer
 	// within 300 ms.
-	patienceUnknown = 200 * time.Millisecond
+	patienceUnknown = 150 * time.Millisecond
 	// dialFactor makes room for the handshakes of TCP and TLS before a question can leave.
 	dialFactor = 3
 )

@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -336,4 +337,38 @@ func hasEDE(r *dns.Msg, code string) bool {
 		}
 	}
 	return false
+}
+
+// TestManyInFlight: more questions at a time than the usual sockets have room for.
+func TestManyInFlight(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		n := newNetwork()
+		n.script("10.0.0.1", "udp", "answer 192.0.2.1 @90ms")
+		f := newForward([]Options{parsed(t, "forward . 10.0.0.1")}, NewMetrics(nil), quiet(), n.dial)
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error)
+		go func() { ended <- f.Run(ctx) }()
+		block := servertest.Block(".", server.Stage{Name: "forward", Handler: f})
+		const questions = 3000
+		var all sync.WaitGroup
+		var bad atomic.Int32
+		for i := range questions {
+			all.Go(func() {
+				q := servertest.Pack(t, servertest.Query(fmt.Sprintf("n%d.example.org.", i), dns.TypeA, 0))
+				if r, ok := servertest.Direct(block).Answer(q, servertest.Client, server.UDP); !ok || r[3]&0xF != 0 {
+					bad.Add(1)
+				}
+			})
+		}
+		all.Wait()
+		if b, q, d := bad.Load(), n.taken(n.asked, "10.0.0.1", "udp"), n.taken(n.dials, "10.0.0.1", "udp"); b > 0 || q != questions || d <= usualSockets || d > maxSockets {
+			t.Errorf("%d of %d failed; %d were sent by %d sockets", b, questions, q, d)
+		}
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+		time.Sleep(time.Minute) // of the test's time
+	})
 }

@@ -20,6 +20,8 @@ const (
 	dialTimeout = 3 * time.Second
 	// writeTimeout bounds one write: an upstream that reads nothing for so long will not reply either.
 	writeTimeout = 2 * time.Second
+	// maxRedials is how often a question may move to a new connection. One that closes every time is no connection.
+	maxRedials = 3
 	// stalled is how long nothing may come by a connection with a question in flight, once that question was given up, before the
 	// connection is taken for dead: a peer that vanished does not close it.
 	stalled = time.Second
@@ -312,7 +314,7 @@ func (t *streams) spare(s *stream) bool {
 }
 
 // ended takes a connection out that was closed or could not be opened. A peer may close a connection that is idle just when questions are
-// under way to it (RFC 7766 6.2.4), so they are sent again over a new one, once.
+// under way to it (RFC 7766 6.2.4), or after so many of them, so they are sent again over a new one.
 func (t *streams) ended(s *stream, err error) {
 	if err == io.EOF {
 		err = errClosed
@@ -328,8 +330,8 @@ func (t *streams) ended(s *stream, err error) {
 	again := s.conn != nil
 	s.retired = true
 	s.flight.each(func(a *attempt) {
-		if again && !a.redialed {
-			a.redialed = true
+		if again && a.redials < maxRedials {
+			a.redials++
 			if t.put(a, time.Now()) == nil {
 				return
 			}
