@@ -1,0 +1,166 @@
+// Package file is the directive of that name: it answers authoritatively from zone files (RFC 1035 5).
+package file
+
+import (
+	"context"
+	"iter"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/clusterdns/clusterdns/config/directive"
+	"github.com/clusterdns/clusterdns/plugin/internal/zone"
+	"github.com/clusterdns/clusterdns/plugin/internal/zones"
+	"github.com/clusterdns/clusterdns/server"
+	"github.com/clusterdns/clusterdns/server/wire"
+)
+
+// defaultReload is how often files are looked at.
+const defaultReload = time.Minute
+
+// Options are those of one file directive.
+type Options struct {
+	File        string
+	Zones       zones.Set
+	Reload      time.Duration // 0 for never
+	Fallthrough zones.Fallthrough
+}
+
+// Rows are the directive's options.
+func Rows() []directive.Option[Options] {
+	return []directive.Option[Options]{
+		{Name: "reload", Usage: "DURATION", Min: 1, Max: 1, Help: "how often the file is looked at; 1m by default, 0 for never",
+			Set: func(o *Options, l *directive.Line) (err error) {
+				if l.Args[0].Text == "0" {
+					o.Reload = 0
+					return nil
+				}
+				o.Reload, err = l.Args[0].Duration(0, 1<<62, 0)
+				return err
+			}},
+		{Name: "fallthrough", Usage: "[ZONE...]", Max: directive.Many, Help: "passes names on that do not exist",
+			Set: func(o *Options, l *directive.Line) (err error) {
+				o.Fallthrough, err = zones.ParseFallthrough(l)
+				return err
+			}},
+		{Name: "upstream", Usage: "[ADDRESS...]", Max: directive.Many, Help: "does nothing any more: CNAMEs are always followed here",
+			Set: func(*Options, *directive.Line) error { return nil }},
+	}
+}
+
+// Parse reads one file directive.
+func Parse(in *directive.Input) (Options, error) {
+	o := Options{Reload: defaultReload}
+	if len(in.Args) == 0 {
+		return o, in.Name.Errorf("file: the zone file must follow")
+	}
+	o.File = in.Path(in.Args[0].Text)
+	var err error
+	if o.Zones, err = zones.Parse(in, in.Args[1:]); err != nil {
+		return o, err
+	}
+	if err := directive.ParseOptions(in, &o, Rows()); err != nil {
+		return o, err
+	}
+	for _, l := range in.Lines {
+		if l.Name.Text == "upstream" && in.Warn != nil {
+			in.Warn(l.Name, "file: upstream does nothing any more; CNAMEs are always followed here")
+		}
+	}
+	return o, nil
+}
+
+// File answers for the zones of all file directives of a server block.
+type File struct {
+	table   zone.Table
+	fall    map[wire.Canonical]zones.Fallthrough
+	readers []reader
+	started chan struct{}
+}
+
+// reader is the zones of one file.
+type reader struct {
+	loaders []*zone.Loader
+	every   time.Duration
+}
+
+// New makes the handler. changed is called, if it is not nil, when another version of a zone is served. Run reads the files.
+func New(all []Options, log *slog.Logger, changed func(origin wire.Zone)) *File {
+	h := &File{fall: map[wire.Canonical]zones.Fallthrough{}, started: make(chan struct{})}
+	if log == nil {
+		log = slog.New(slog.DiscardHandler)
+	}
+	for _, o := range all {
+		r := reader{every: o.Reload}
+		for _, z := range o.Zones {
+			h.table.Set(z, nil)
+			h.fall[z.Name()] = o.Fallthrough
+			r.loaders = append(r.loaders, &zone.Loader{Table: &h.table, Origin: z, File: o.File, Log: log, Changed: changed})
+		}
+		h.readers = append(h.readers, r)
+	}
+	return h
+}
+
+// Run reads the files, and again when they change, until ctx ends.
+func (h *File) Run(ctx context.Context) error {
+	for _, r := range h.readers {
+		r.look()
+	}
+	close(h.started)
+	var wg sync.WaitGroup
+	for _, r := range h.readers {
+		if r.every > 0 {
+			wg.Go(func() { r.watch(ctx) })
+		}
+	}
+	<-ctx.Done()
+	wg.Wait()
+	return nil
+}
+
+// AwaitStart waits until all files have been read once, well or not.
+func (h *File) AwaitStart(ctx context.Context) {
+	select {
+	case <-h.started:
+	case <-ctx.Done():
+	}
+}
+
+func (r *reader) look() {
+	for _, l := range r.loaders {
+		l.Look()
+	}
+}
+
+func (r *reader) watch(ctx context.Context) {
+	tick := time.NewTicker(r.every)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+			r.look()
+		}
+	}
+}
+
+// Answer answers for names in the zones.
+func (h *File) Answer(r *server.Reply, q *server.Query) server.Verdict {
+	return h.table.Answer(r, q, h.falls(q))
+}
+
+func (h *File) falls(q *server.Query) bool {
+	for i := 0; i <= q.Name.Labels(); i++ {
+		if f, ok := h.fall[wire.Canonical(q.Name.Suffix(i))]; ok {
+			return f.For(&q.Name)
+		}
+	}
+	return false
+}
+
+// TransferZone gives what a transfer of a zone consists of (see transfer).
+func (h *File) TransferZone(origin wire.Zone) (all iter.Seq[server.Record], serial uint32, ok bool) {
+	return h.table.TransferZone(origin)
+}

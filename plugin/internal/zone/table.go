@@ -1,0 +1,160 @@
+package zone
+
+import (
+	"fmt"
+	"iter"
+	"log/slog"
+	"maps"
+	"os"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/clusterdns/clusterdns/server"
+	"github.com/clusterdns/clusterdns/server/wire"
+)
+
+// Table is the zones of a handler, which come and go while it answers.
+type Table struct {
+	mu    sync.Mutex // held by who changes it
+	zones atomic.Pointer[map[wire.Canonical]*Zone]
+}
+
+// Set puts a zone in place of the one before. z may be nil: the zone is ours, but its records are not known.
+func (t *Table) Set(origin wire.Zone, z *Zone) {
+	t.change(func(m map[wire.Canonical]*Zone) { m[origin.Name()] = z })
+}
+
+// Delete takes a zone away.
+func (t *Table) Delete(origin wire.Zone) {
+	t.change(func(m map[wire.Canonical]*Zone) { delete(m, origin.Name()) })
+}
+
+func (t *Table) change(f func(map[wire.Canonical]*Zone)) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	m := map[wire.Canonical]*Zone{}
+	if old := t.zones.Load(); old != nil {
+		m = maps.Clone(*old)
+	}
+	f(m)
+	t.zones.Store(&m)
+}
+
+// Get gives the zone of exactly that origin; known says whether it is ours.
+func (t *Table) Get(origin wire.Zone) (z *Zone, known bool) {
+	m := t.zones.Load()
+	if m == nil {
+		return nil, false
+	}
+	z, known = (*m)[origin.Name()]
+	return z, known
+}
+
+// Find gives the zone with most labels that n is in. DS records at the apex of one are in the zone above, if that is ours too.
+func (t *Table) Find(n *wire.Name, typ wire.Type) (z *Zone, known bool) {
+	m := t.zones.Load()
+	if m == nil {
+		return nil, false
+	}
+	for i := 0; i <= n.Labels(); i++ {
+		found, ok := (*m)[wire.Canonical(n.Suffix(i))]
+		if !ok {
+			continue
+		}
+		if z, known = found, true; i > 0 || typ != wire.TypeDS {
+			return z, true
+		}
+	}
+	return z, known
+}
+
+// Answer answers from the zone that the name is in. A zone whose records are not known is SERVFAIL.
+func (t *Table) Answer(r *server.Reply, q *server.Query, fall bool) server.Verdict {
+	if q.Class != wire.ClassIN && q.Class != wire.ClassANY {
+		return server.Pass
+	}
+	z, known := t.Find(&q.Name, q.Type)
+	switch {
+	case !known:
+		return server.Pass
+	case z == nil:
+		r.AddEDE(server.EDENotReady, "")
+		return r.Fail(nil)
+	}
+	return z.Answer(r, q, fall)
+}
+
+// TransferZone gives what a transfer of a zone consists of: its serial and all records, the SOA record first and once. ok is false if it is
+// not ours, or not known.
+func (t *Table) TransferZone(origin wire.Zone) (all iter.Seq[server.Record], serial uint32, ok bool) {
+	z, _ := t.Get(origin)
+	if z == nil {
+		return nil, 0, false
+	}
+	return z.Records(), z.Serial(), true
+}
+
+// Loader reads a zone's file into a table, again whenever the file changed.
+type Loader struct {
+	Table   *Table
+	Origin  wire.Zone
+	File    string
+	Log     *slog.Logger
+	Changed func(origin wire.Zone) // called with another version of the zone in the table; may be nil
+
+	seen    time.Time
+	size    int64
+	failing bool
+}
+
+// Look reads the file if its time of change or its size is another than before. A file that is bad leaves the zone as it was. A file whose
+// SOA record has the serial of the zone before is no other version of it.
+func (l *Loader) Look() {
+	if err := l.look(); err != nil {
+		if !l.failing {
+			l.Log.Error(fmt.Sprintf("zone %s cannot be read; %s", l.Origin, l.state()), "error", err)
+		}
+		l.failing = true
+		return
+	}
+	l.failing = false
+}
+
+func (l *Loader) state() string {
+	if z, _ := l.Table.Get(l.Origin); z != nil {
+		return fmt.Sprintf("serial %d is still served", z.Serial())
+	}
+	return "its names are SERVFAIL"
+}
+
+func (l *Loader) look() error {
+	info, err := os.Stat(l.File)
+	if err != nil {
+		return err
+	}
+	if info.ModTime().Equal(l.seen) && info.Size() == l.size {
+		return nil
+	}
+	f, err := os.Open(l.File)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	z, err := Parse(f, l.Origin, l.File)
+	if err != nil {
+		return err
+	}
+	l.seen, l.size = info.ModTime(), info.Size()
+	old, _ := l.Table.Get(l.Origin)
+	if old != nil && old.Serial() == z.Serial() {
+		l.Log.Debug(fmt.Sprintf("zone %s: the file changed, serial %d did not", l.Origin, z.Serial()))
+		return nil
+	}
+	l.Table.Set(l.Origin, z)
+	l.Log.Info(fmt.Sprintf("zone %s: serial %d with %d records", l.Origin, z.Serial(), z.Len()))
+	if l.Changed != nil {
+		l.Changed(l.Origin)
+	}
+	return nil
+}
