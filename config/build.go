@@ -78,7 +78,8 @@ type site struct {
 	match     func(*server.Query) bool
 	sockets   int
 	forwarder server.Forwarder
-	last      []func() // called when all directives of the block have been built
+	cluster   *cluster
+	last      []func() error // see finally
 }
 
 // stage is a handler that may differ between the zones and listeners of its server block.
@@ -105,6 +106,15 @@ func (s *site) handle(h server.Handler) {
 func (s *site) handleEach(f func(*server.Block) server.Handler) {
 	name := s.use.Directive.Name
 	s.chain = append(s.chain, stage{name, s.rank(name), f})
+}
+
+// finally calls f when all directives of the block have been built.
+func (s *site) finally(f func() error) {
+	u := s.use
+	s.last = append(s.last, func() error {
+		s.use = u
+		return s.at(f())
+	})
 }
 
 // handleBefore puts a handler into the chain before where another directive stands, whether that is used or not.
@@ -200,7 +210,7 @@ func (g *generation) site(b *Block) (*site, error) {
 		i = end
 	}
 	for _, f := range s.last {
-		f()
+		errs = appendError(errs, f())
 	}
 	slices.SortStableFunc(s.chain, func(a, b stage) int { return a.rank - b.rank })
 	if len(s.hosts) == 0 {

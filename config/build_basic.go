@@ -10,14 +10,35 @@ import (
 	"github.com/clusterdns/clusterdns/plugin/pprof"
 	"github.com/clusterdns/clusterdns/plugin/prometheus"
 	"github.com/clusterdns/clusterdns/plugin/ready"
+	"github.com/clusterdns/clusterdns/plugin/view"
 	"github.com/clusterdns/clusterdns/server"
 )
 
 // This file has the directives that set something, look on, or serve HTTP.
 
 func buildMetadata(s *site, o metadata.Options) error {
-	s.last = append(s.last, func() { s.providers = append(s.providers, metadata.New(o, s.provided...)) })
+	s.finally(func() error {
+		s.providers = append(s.providers, metadata.New(o, s.provided...))
+		return nil
+	})
 	return nil
+}
+
+func buildView(s *site, all []view.Options) error {
+	// The block of a query is not known yet when views are asked, so its providers are.
+	v, err := view.New(all, func(q *server.Query, label string) string {
+		for _, p := range s.providers {
+			if value, ok := p.Metadata(q, label); ok {
+				return value
+			}
+		}
+		return ""
+	})
+	if err == nil {
+		s.view, s.match = v.Name(), v.Match
+		s.provide(v)
+	}
+	return err
 }
 
 func buildCancel(s *site, o cancel.Options) error {
@@ -52,12 +73,13 @@ func buildDebug(s *site, _ debugOptions) error {
 
 func buildReady(s *site, o ready.Options) error {
 	s.route(s.shared.ready.Route(o))
-	s.last = append(s.last, func() {
+	s.finally(func() error {
 		for k, p := range s.kept {
 			if r, ok := p.value.(server.Readiness); ok && k.block == s.key {
 				s.generation.ready = append(s.generation.ready, ready.Part{Name: k.name, Part: r, Monitor: o.Monitor})
 			}
 		}
+		return nil
 	})
 	return nil
 }

@@ -2,6 +2,7 @@ package config
 
 import (
 	"context"
+	"fmt"
 	"net"
 	"net/netip"
 	"os"
@@ -13,7 +14,9 @@ import (
 	"github.com/clusterdns/clusterdns/kubernetes"
 	"github.com/clusterdns/clusterdns/plugin/acl"
 	anytype "github.com/clusterdns/clusterdns/plugin/any"
+	"github.com/clusterdns/clusterdns/plugin/autopath"
 	"github.com/clusterdns/clusterdns/plugin/chaos"
+	"github.com/clusterdns/clusterdns/plugin/dns64"
 	"github.com/clusterdns/clusterdns/plugin/erratic"
 	"github.com/clusterdns/clusterdns/plugin/header"
 	"github.com/clusterdns/clusterdns/plugin/hosts"
@@ -98,6 +101,31 @@ func buildHeader(s *site, o header.Options) error {
 	return nil
 }
 
+// nodeSearch is where the search list of the node is, which Pods have behind the domains of their cluster: a server of the cluster's own runs with its
+// node's file.
+const nodeSearch = "/etc/resolv.conf"
+
+func buildAutopath(s *site, o autopath.Options) error {
+	s.finally(func() error {
+		var from autopath.Source
+		var err error
+		switch {
+		case o.File != "":
+			from.List, err = autopath.ReadSearch(o.File)
+		case s.cluster == nil:
+			err = fmt.Errorf("autopath: @%s: this server block has no such directive", o.From)
+		default:
+			from.Pods, from.Zones = s.cluster, s.cluster.Zones()
+			from.List, _ = autopath.ReadSearch(nodeSearch) // without one, Pods have the cluster's domains only
+		}
+		if err == nil {
+			s.handle(autopath.New(o, from, s.shared.autopath))
+		}
+		return err
+	})
+	return nil
+}
+
 func buildMinimal(s *site, o minimal.Options) error {
 	s.handle(minimal.New(o))
 	return nil
@@ -151,9 +179,15 @@ func buildKubernetes(s *site, o kubernetes.Options) error {
 		return &cluster{kubernetes.New(o, source, deps), s.shared}, nil
 	})
 	if err == nil {
+		s.cluster = k
 		s.handle(k)
 	}
 	return err
+}
+
+func buildDNS64(s *site, o dns64.Options) error {
+	s.handle(dns64.New(o, s.shared.dns64))
+	return nil
 }
 
 // localFresh is how long the addresses of the host are taken to be what they were: they hardly change, and to list them takes system calls.

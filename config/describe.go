@@ -24,30 +24,67 @@ const maxTraced = 100
 // found by parsing the directive without one line after the other.
 func (u *Use) Settings() []Setting {
 	out := settingsOf(u.Options)
-	compare := func(at directive.Arg, values []Setting) {
-		for i := range values {
-			if out[i].From == "" && values[i].Value != out[i].Value {
-				out[i].From = fmt.Sprintf("%s:%d", at.File, at.Line)
-			}
-		}
-	}
 	for i, l := range u.Input.Lines {
 		if i == maxTraced {
 			break
 		}
 		in := *u.Input
 		in.Lines = slices.Delete(slices.Clone(in.Lines), i, i+1)
-		values, _ := u.reparse(in) // it may make no sense without that line: then there is nothing to compare with
-		compare(l.Name, values)
+		if values, ok := u.reparse(in); ok {
+			trace(out, values, l.Name)
+		} else {
+			traceName(out, l.Name)
+		}
 	}
 	in := *u.Input
 	in.Args = nil
-	values, ok := u.reparse(in)
-	if !ok {
-		values = settingsOf(reflect.Zero(reflect.TypeOf(u.Options)).Interface())
+	if values, ok := u.reparse(in); ok || len(u.Input.Args) == 0 {
+		trace(out, values, u.Input.Name)
+		return out
 	}
-	compare(u.Input.Name, values)
+	for i, a := range u.Input.Args {
+		trace(out, u.exchanged(i), a)
+	}
 	return out
+}
+
+// trace notes a place for the settings that would have other values without what stands there.
+func trace(out, without []Setting, at directive.Arg) {
+	for i := range without {
+		if out[i].From != "" || without[i].Value == out[i].Value {
+			continue
+		}
+		out[i].From = fmt.Sprintf("%s:%d", at.File, at.Line)
+		if plain(out[i].Name) == plain(at.Text) {
+			out[i].Name = at.Text
+		}
+	}
+}
+
+// traceName notes the place of a line without which the directive cannot be, for the settings of its name.
+func traceName(out []Setting, at directive.Arg) {
+	for i := range out {
+		if out[i].From == "" && strings.HasPrefix(plain(out[i].Name), plain(at.Text)) {
+			out[i].From = fmt.Sprintf("%s:%d", at.File, at.Line)
+		}
+	}
+}
+
+// exchanged gives the settings with one argument replaced by another word, for directives that cannot be without arguments: what changes
+// is what that argument sets.
+func (u *Use) exchanged(i int) []Setting {
+	for _, word := range []string{"other.example.", "192.0.2.99", "ANY", "A", "CH", "7"} {
+		in := *u.Input
+		in.Args = slices.Clone(in.Args)
+		if in.Args[i].Text == word {
+			continue
+		}
+		in.Args[i].Text = word
+		if values, ok := u.reparse(in); ok {
+			return values
+		}
+	}
+	return nil
 }
 
 // reparse gives the settings of the directive with another input.
@@ -99,6 +136,9 @@ func (c *Config) String() string {
 	return b.String()
 }
 
+// plain is a name without underscores, which fields and options do not have in the same places.
+func plain(s string) string { return strings.ReplaceAll(s, "_", "") }
+
 // snake turns the name of a field into that of an option: "StartupTimeout" to "startup_timeout", "TLSCert" to "tls_cert".
 func snake(s string) string {
 	var b strings.Builder
@@ -111,7 +151,7 @@ func snake(s string) string {
 		}
 		b.WriteRune(unicode.ToLower(c))
 	}
-	return b.String()
+	return strings.NewReplacer("i_pv", "ipv", "r_code", "rcode").Replace(b.String())
 }
 
 // maxShown bounds how deep values are shown; options are shallow.
@@ -122,11 +162,7 @@ func show(v reflect.Value, depth int) string {
 	if depth > maxShown {
 		return "…"
 	}
-	nilable := v.Kind() == reflect.Pointer || v.Kind() == reflect.Interface
-	if nilable && v.IsNil() {
-		return "-"
-	}
-	if v.Kind() == reflect.Struct && v.IsZero() {
+	if empty(v) {
 		return "-"
 	}
 	if s, ok := stringer(v); ok {
@@ -143,10 +179,20 @@ func show(v reflect.Value, depth int) string {
 		return showMap(v, depth)
 	case reflect.Struct:
 		return showStruct(v, depth)
-	case reflect.Func, reflect.Chan:
-		return "-"
 	}
 	return fmt.Sprint(v)
+}
+
+// empty says whether a value is nothing at all.
+func empty(v reflect.Value) bool {
+	switch v.Kind() {
+	case reflect.Pointer, reflect.Interface, reflect.Func, reflect.Chan:
+		return v.IsNil()
+	case reflect.Struct: // an address or a zone that there is none of
+		_, ok := stringer(v)
+		return ok && v.IsZero()
+	}
+	return false
 }
 
 func stringer(v reflect.Value) (fmt.Stringer, bool) {

@@ -35,9 +35,11 @@ import (
 	"github.com/clusterdns/clusterdns/kubernetes"
 	"github.com/clusterdns/clusterdns/plugin/acl"
 	anytype "github.com/clusterdns/clusterdns/plugin/any"
+	"github.com/clusterdns/clusterdns/plugin/autopath"
 	"github.com/clusterdns/clusterdns/plugin/bufsize"
 	"github.com/clusterdns/clusterdns/plugin/cancel"
 	"github.com/clusterdns/clusterdns/plugin/chaos"
+	"github.com/clusterdns/clusterdns/plugin/dns64"
 	"github.com/clusterdns/clusterdns/plugin/erratic"
 	errorlog "github.com/clusterdns/clusterdns/plugin/errors"
 	"github.com/clusterdns/clusterdns/plugin/header"
@@ -56,6 +58,7 @@ import (
 	"github.com/clusterdns/clusterdns/plugin/ready"
 	"github.com/clusterdns/clusterdns/plugin/rewrite"
 	"github.com/clusterdns/clusterdns/plugin/template"
+	"github.com/clusterdns/clusterdns/plugin/view"
 	"github.com/clusterdns/clusterdns/plugin/whoami"
 )
 
@@ -104,11 +107,25 @@ func parser[O any](parse func(*directive.Input) (O, error)) func(u *Use) error {
 	return func(u *Use) error {
 		o, err := parse(u.Input)
 		u.Options = o
-		return err
+		return named(u.Directive.Name, err)
 	}
 }
 
-// Directives is the table of directives in the order of the chain. That is CoreDNS's, but for cache: it stands where waiting begins.
+// named puts the directive's name before errors that do not say it.
+func named(name string, err error) error {
+	var errs []error
+	for _, e := range Errors(err) {
+		var placed *directive.Error
+		if errors.As(e, &placed) && !strings.HasPrefix(placed.Err.Error(), name+":") {
+			e = &directive.Error{File: placed.File, Line: placed.Line, Column: placed.Column, Err: fmt.Errorf("%s: %w", name, placed.Err)}
+		}
+		errs = append(errs, e)
+	}
+	return errors.Join(errs...)
+}
+
+// Directives is the table of directives in the order of the chain. That is CoreDNS's, but for two: cache stands where
+// waiting begins, and dns64 behind kubernetes, whose answers are not for it.
 func Directives() []Directive {
 	return slices.Concat(settings(), onlookers(), changers(), answerers())
 }
@@ -120,6 +137,8 @@ func settings() []Directive {
 			parseRoot, nothing[rootOptions]),
 		row(Directive{Name: "metadata", Usage: "[ZONES…]", Help: "lets facts about queries be had by label"},
 			metadata.Parse, buildMetadata),
+		group(Directive{Name: "view", Usage: "NAME", Help: "takes only queries for which expressions are true"},
+			view.Parse, buildView),
 		row(Directive{Name: "cancel", Usage: "[TIMEOUT]", Help: "bounds how long a query may wait"},
 			cancel.Parse, buildCancel),
 		row(Directive{Name: "reload", Usage: "[INTERVAL] [JITTER]", Help: "takes up changes of the Corefile while running"},
@@ -172,6 +191,8 @@ func changers() []Directive {
 			rewrite.Parse, buildRewrite),
 		row(Directive{Name: "header", Help: "sets and clears flags of queries and replies", Repeat: true},
 			header.Parse, buildHeader),
+		row(Directive{Name: "autopath", Usage: "[ZONES…] FILE|@kubernetes", Help: "goes through a client's search list for it"},
+			autopath.Parse, buildAutopath),
 		row(Directive{Name: "minimal", Help: "leaves out what an answer does not need"},
 			minimal.Parse, buildMinimal),
 	}
@@ -186,6 +207,8 @@ func answerers() []Directive {
 			hosts.Parse, buildHosts),
 		row(Directive{Name: "kubernetes", Usage: "[ZONES…]", Help: "answers the names of a cluster", OneLine: []string{"ttl"}},
 			kubernetes.Parse, buildKubernetes),
+		row(Directive{Name: "dns64", Usage: "[PREFIX]", Help: "makes AAAA records of A records", OneLine: []string{"prefix", "translate_all", "allow_ipv4"}},
+			dns64.Parse, buildDNS64),
 		row(Directive{Name: "cache", Usage: "[TTL] [ZONES…]", Help: "keeps answers that had to be waited for"},
 			cache.Parse, buildCache),
 		row(Directive{Name: "loop", Help: "finds upstream servers that lead back here, and cuts them off"},

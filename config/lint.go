@@ -9,6 +9,7 @@ import (
 	"github.com/clusterdns/clusterdns/config/directive"
 	"github.com/clusterdns/clusterdns/forward"
 	"github.com/clusterdns/clusterdns/kubernetes"
+	"github.com/clusterdns/clusterdns/plugin/autopath"
 	"github.com/clusterdns/clusterdns/server/wire"
 )
 
@@ -25,6 +26,7 @@ func (c *Config) Lint() []error {
 			l.fallthroughs(u)
 			l.outside(u)
 			l.itself(u)
+			l.autopath(u)
 		}
 	}
 	return Errors(inOrder(l.found))
@@ -44,7 +46,7 @@ func (l *linter) say(at directive.Arg, format string, args ...any) {
 func answers(name string) bool {
 	for _, d := range answerers() {
 		if d.Name == name {
-			return name != "cache" && name != "loop" && name != "import"
+			return name != "cache" && name != "loop" && name != "dns64" && name != "import"
 		}
 	}
 	return false
@@ -152,6 +154,19 @@ func (l *linter) outside(u *Use) {
 		}
 		if !slices.ContainsFunc(l.block.Zones, within) {
 			l.say(u.Input.Name, "%s: the zone %s is not within this server block, so no query for it gets here", u.Directive.Name, z)
+		}
+	}
+}
+
+// autopath finds clients that cannot be known.
+func (l *linter) autopath(u *Use) {
+	o, ok := u.Options.(autopath.Options)
+	if !ok || o.From != "kubernetes" {
+		return
+	}
+	if k := l.block.use("kubernetes"); k != nil {
+		if ko, ok := k.Options.(kubernetes.Options); ok && ko.Pods != kubernetes.PodsVerified {
+			l.say(u.Input.Name, "autopath: without \"pods verified\" in kubernetes no client is known, so nothing is completed")
 		}
 	}
 }

@@ -14,6 +14,8 @@ import (
 	"github.com/clusterdns/clusterdns/kubernetes"
 	"github.com/clusterdns/clusterdns/plugin/acl"
 	"github.com/clusterdns/clusterdns/plugin/admin"
+	"github.com/clusterdns/clusterdns/plugin/autopath"
+	"github.com/clusterdns/clusterdns/plugin/dns64"
 	errorlog "github.com/clusterdns/clusterdns/plugin/errors"
 	"github.com/clusterdns/clusterdns/plugin/health"
 	"github.com/clusterdns/clusterdns/plugin/hosts"
@@ -44,6 +46,8 @@ type Shared struct {
 	ratelimit  *ratelimit.Metrics
 	local      *local.Metrics
 	acl        *acl.Metrics
+	autopath   *autopath.Metrics
+	dns64      *dns64.Metrics
 	template   *template.Metrics
 	hosts      *hosts.Metrics
 	kubernetes *kubernetes.SourceMetrics
@@ -63,6 +67,8 @@ func NewShared(out io.Writer, build prometheus.Build) *Shared {
 	s.ratelimit = ratelimit.NewMetrics(s.registry)
 	s.local = local.NewMetrics(s.registry)
 	s.acl = acl.NewMetrics(s.registry)
+	s.autopath = autopath.NewMetrics(s.registry)
+	s.dns64 = dns64.NewMetrics(s.registry)
 	s.template = template.NewMetrics(s.registry)
 	s.hosts = hosts.NewMetrics(s.registry)
 	s.kubernetes = kubernetes.NewSourceMetrics(s.registry)
