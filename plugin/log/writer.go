@@ -13,8 +13,9 @@ import (
 const (
 	// delay is how long a line may wait for others to be written with it. Nobody who reads along notices it.
 	delay = 50 * time.Millisecond
-	// batch is when lines are written without waiting. Longer writes save nothing more.
-	batch = 64 << 10
+	// batch is when lines are written without waiting. Measured over a pipe, lines cost half as much by 16 KiB as by 64: that stays in the
+	// processor's cache, and fits into the pipe without waiting for its reader.
+	batch = 16 << 10
 	// bound is how much may wait on each worker: some 16,000 lines, 100 ms at the highest rates.
 	bound = 2 << 20
 	// backpressure is how long a worker with that much waits for the output to take a batch. An output that is that slow is taken to
