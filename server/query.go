@@ -59,6 +59,7 @@ type Query struct {
 	cursor  int   // index in chain of the handler that is being asked
 	ref     Ref   // where Name stands in the reply, or NoRef
 	follows uint8 // CNAMEs followed so far
+	slab    *slab // on connections: what the query is part of
 	partial bool  // the reply may end with the CNAME that led to Name
 	depth   uint8 // how many questions of our own led to this one
 	shuffle bool

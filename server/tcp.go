@@ -100,7 +100,7 @@ func (c *tcpConn) serve() {
 		q := &s.q
 		q.raw, q.table, q.Transport, q.Received, q.Shard = s.in[:n], c.l.table.Load(), c.l.transport, time.Now(), c.l.shard
 		q.Client, q.Local = c.client, local
-		s.out = c
+		s.out, q.slab = c, s
 		c.wg.Add(1)
 		switch c.l.conns.engine.process(s) {
 		case parked:
