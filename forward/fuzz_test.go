@@ -1,6 +1,7 @@
 package forward
 
 import (
+	"bytes"
 	"context"
 	"encoding/binary"
 	"net"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/clusterdns/clusterdns/server"
 	"github.com/clusterdns/clusterdns/server/servertest"
+	"github.com/clusterdns/clusterdns/server/wire"
 )
 
 // echoing is a connected datagram socket whose upstream replies with given bytes, under the id and, if they have the room, the
@@ -117,25 +119,33 @@ func withReply(t *testing.T, query, reply []byte, question bool) []byte {
 	return out
 }
 
+// checkReply judges the client's reply. What is inside of RDATA is the upstream's business (RFC 3597): where miekg/dns cannot read what the
+// upstream sent, it need not be able to read the reply.
 func checkReply(t *testing.T, out, query, reply []byte, question bool) {
-	var r dns.Msg
-	if err := r.Unpack(out); err != nil {
+	h, err := wire.ParseHeader(out)
+	if err != nil || h.ID != binary.BigEndian.Uint16(query) || h.QDCount != 1 || !bytes.Equal(out[12:len(query)], query[12:]) {
+		t.Fatalf("reply %x to %x", out, query)
+	}
+	if _, err := wire.FindOPT(out, h, len(query)); err != nil {
 		t.Fatalf("reply %x to %x does not parse: %v", out, reply, err)
 	}
-	if r.Id != binary.BigEndian.Uint16(query) || len(r.Question) != 1 || r.Question[0].Name != "www.example.org." {
-		t.Fatalf("reply to another question:\n%v", &r)
-	}
-	if r.Rcode == dns.RcodeServerFailure || r.Truncated {
+	if h.Flags.RCode() == wire.RCodeServFail || h.Flags&wire.FlagTC != 0 {
 		return
 	}
 	if !question {
-		t.Fatalf("%x was taken for the reply:\n%v", reply, &r)
+		t.Fatalf("%x was taken for the reply: %x", reply, out)
 	}
-	var count [3]int
-	for i := range count {
-		count[i] = int(binary.BigEndian.Uint16(reply[6+2*i:]))
+	sent := append([]byte(nil), reply...)
+	sent[4], sent[5] = 0, 1
+	copy(sent[12:], query[12:])
+	theirs, err := wire.ParseHeader(sent)
+	if err != nil || h.ANCount != theirs.ANCount || h.NSCount != theirs.NSCount || h.ARCount != theirs.ARCount && h.ARCount+1 != theirs.ARCount {
+		t.Fatalf("the upstream sent %+v, the client got %+v", theirs, h)
 	}
-	if len(r.Answer) != count[0] || len(r.Ns) != count[1] || len(r.Extra) != count[2] && len(r.Extra) != count[2]-1 {
-		t.Fatalf("the upstream sent %v records, the client got\n%v", count, &r)
+	var a, b dns.Msg
+	if a.Unpack(sent) == nil {
+		if err := b.Unpack(out); err != nil || len(a.Answer) != len(b.Answer) {
+			t.Fatalf("the upstream sent\n%v\nthe client got (%v)\n%v", &a, err, &b)
+		}
 	}
 }
