@@ -406,46 +406,6 @@ func TestD14ChangesShowAtOnce(t *testing.T) {
 	}
 }
 
-func TestReasons(t *testing.T) {
-	t.Parallel()
-	s := servertest.Start(t, block(cluster(t, "cluster.local in-addr.arpa", unready+"---"+ports+`
----
-apiVersion: v1
-kind: Service
-metadata: {name: idle, namespace: prod}
-spec: {clusterIP: None}
----
-apiVersion: discovery.k8s.io/v1
-kind: EndpointSlice
-metadata: {name: idle, namespace: prod, labels: {kubernetes.io/service-name: idle}}
-addressType: IPv4
-endpoints: [{addresses: [10.0.0.9, 10.0.0.8], conditions: {ready: false}}]
-`), nil))
-	for name, want := range map[string]string{
-		"idle.prod.svc.cluster.local.":            "service idle has 0 ready of 2 endpoints",
-		"x.nosuch.svc.cluster.local.":             "no such namespace",
-		"nosuch.svc.cluster.local.":               "no such namespace",
-		"nosuch.prod.svc.cluster.local.":          "no such service in this namespace",
-		"api.example.com.prod.svc.cluster.local.": "no such service; is this a search-path candidate of another name?",
-		"_grpc._tcp.web.prod.svc.cluster.local.":  "port grpc/tcp is not on this service; it has http/tcp, dns/udp",
-		"nobody.peers.prod.svc.cluster.local.":    "the service has no such endpoint that is ready",
-		"10-0-0-1.prod.pod.cluster.local.":        "names of pods are disabled",
-		"9.9.9.9.in-addr.arpa.":                   "not an address of this cluster",
-	} {
-		m := s.Ask(t, name, dns.TypeA)
-		if e := extended(m); m.Rcode != dns.RcodeNameError || e == nil || e.ExtraText != want {
-			t.Errorf("%s: %s, reason %v, want %q", name, dns.RcodeToString[m.Rcode], e, want)
-		}
-	}
-	// Hits have none, and neither have clients without EDNS.
-	if m := s.Ask(t, "web.prod.svc.cluster.local.", dns.TypeA); extended(m) != nil {
-		t.Errorf("reason on a hit: %v", extended(m))
-	}
-	if m := s.Exchange(t, "udp", servertest.Query("x.prod.svc.cluster.local.", dns.TypeA, 0)); m.IsEdns0() != nil {
-		t.Error("OPT for a client without EDNS")
-	}
-}
-
 func TestRandomOrderIsFair(t *testing.T) {
 	t.Parallel()
 	const endpoints, rounds = 40, 8000

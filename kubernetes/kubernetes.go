@@ -30,6 +30,8 @@ type Kubernetes struct {
 	source  Source
 	log     *slog.Logger
 	local   func() []netip.Addr
+
+	searches searches
 }
 
 // errNotSynced is why cluster names fail before the first sync.
@@ -151,6 +153,9 @@ func (a *asked) done() server.Verdict {
 
 // nodata says that the name exists without the type (RFC 2308 2.2).
 func (a *asked) nodata() server.Verdict {
+	if a.r.WantsEDE() && a.r.RCode() == wire.RCodeNoError {
+		a.explainNodata()
+	}
 	a.soa(server.Authority)
 	return a.done()
 }

@@ -92,6 +92,7 @@ type Options struct {
 	MaxUDP    uint16        // bufsize: the largest UDP reply, whatever the client takes; 0 for no limit of our own
 	PanicHard bool          // debug: a panic ends the process instead of becoming SERVFAIL
 	NoEDE     bool          // no Extended DNS Errors in replies
+	Reserved  bool          // not every client may ask for every name (acl, view): replies say nothing of names that were not asked for
 	Patience  time.Duration // cancel: how long a query may wait; 0 for the usual 5 seconds
 	AnyClass  bool          // chaos or forward is in the chain: classes other than IN are asked as well, otherwise they are REFUSED
 }

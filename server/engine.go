@@ -154,6 +154,7 @@ func (e *engine) release(s *slab) {
 		poison(s.in)
 		poison(s.r.buf[:cap(s.r.buf)])
 		poison(s.r.scratch[:cap(s.r.scratch)])
+		poison(s.r.words[:cap(s.r.words)])
 	}
 	e.slabs.Put(s)
 }

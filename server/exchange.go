@@ -100,7 +100,7 @@ func (t Rest) Exchange(ctx context.Context, qu Question) *Packed {
 	t.e.exchange(ctx, s)
 	return &Packed{
 		Msg:    bytes.Clone(s.r.buf),
-		EDE:    append([]ExtendedError(nil), s.r.errors...),
+		EDE:    append([]ExtendedError(nil), s.r.EDE()...),
 		Faults: append([]error(nil), s.r.faults...),
 	}
 }

@@ -74,6 +74,8 @@ type Reply struct {
 	order    []uint32
 	finishes []finisher
 	errors   []ExtendedError
+	texts    []textSpan // of those errors whose text stands in words
+	words    []byte
 	options  []ednsOption
 	faults   []error
 	by       string
@@ -109,7 +111,7 @@ func (r *Reply) reset(q *Query) {
 	r.names.rewind(0)
 	r.spliced = nil
 	r.finishes = r.finishes[:0]
-	r.errors = r.errors[:0]
+	r.errors, r.texts, r.words = r.errors[:0], r.texts[:0], r.words[:0]
 	r.options = r.options[:0]
 	r.faults = r.faults[:0]
 	r.by, r.dropped = "", false
@@ -187,22 +189,6 @@ func (r *Reply) Fail(err error) Verdict {
 	}
 	return Done
 }
-
-// AddEDE adds an Extended DNS Error for a client that sent EDNS; it is left out where it does not fit. Callers build
-// text only if WantsEDE, so that it costs nothing otherwise.
-func (r *Reply) AddEDE(code uint16, text string) {
-	if r.WantsEDE() {
-		r.errors = append(r.errors, ExtendedError{code, text})
-	}
-}
-
-// WantsEDE says whether an Extended DNS Error could reach the client: it sent EDNS, and the block does not forbid it.
-func (r *Reply) WantsEDE() bool {
-	return r.q.Transport == Internal || r.q.EDNS.Present && (r.q.Block == nil || !r.q.Block.Options.NoEDE)
-}
-
-// EDE are the Extended DNS Errors added so far. They alias the reply.
-func (r *Reply) EDE() []ExtendedError { return r.errors }
 
 // OnFinish registers f to be called with state once the reply is final. Over maxFinishers it is a fault of the program and panics.
 func (r *Reply) OnFinish(f Finisher, state uint64) {

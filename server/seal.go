@@ -36,15 +36,7 @@ func (r *Reply) putOPT() {
 	r.buf = append(r.buf, 0, 0, byte(wire.TypeOPT), OurUDPSize>>8, OurUDPSize&0xFF, byte(r.rcode>>4), 0, do, 0, 0, 0)
 	at := len(r.buf)
 	r.putOptions()
-	for i := range r.errors {
-		e := &r.errors[i]
-		l := 2 + len(e.Text)
-		if len(r.buf)+4+l > r.limit {
-			break
-		}
-		r.buf = append(r.buf, 0, optEDE, byte(l>>8), byte(l), byte(e.Code>>8), byte(e.Code))
-		r.buf = append(r.buf, e.Text...)
-	}
+	r.putErrors()
 	n := len(r.buf) - at
 	r.buf[at-2], r.buf[at-1] = byte(n>>8), byte(n)
 }
