@@ -1,0 +1,78 @@
+package transfer
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"time"
+
+	"github.com/miekg/dns"
+
+	"github.com/clusterdns/clusterdns/server/wire"
+)
+
+// Of a server that does not answer, RFC 1996 3.6 would have it told again for a while; what it misses it finds by itself when its refresh
+// timer runs out.
+const (
+	notifyTries   = 3
+	notifyTimeout = 2 * time.Second
+)
+
+// Changed has the other servers told that a zone has another version. It does not wait. It is for zones that the directives are not for as well.
+func (t *Transfer) Changed(origin wire.Zone) {
+	select {
+	case t.notices <- origin:
+	default:
+		t.log.Warn(fmt.Sprintf("too many zones change at once; others are not told of %s", origin))
+	}
+}
+
+// Run tells other servers of changes until ctx ends.
+func (t *Transfer) Run(ctx context.Context) error {
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case z := <-t.notices:
+			for i := range t.all {
+				if o := &t.all[i]; o.has(z) {
+					for _, to := range o.Notify {
+						if err := notify(ctx, z, to); err != nil && ctx.Err() == nil {
+							t.log.Warn(fmt.Sprintf("%s could not be told of a change of %s", to, z), "error", err)
+						}
+					}
+				}
+			}
+		}
+	}
+}
+
+// has says whether a directive is for a zone.
+func (o *Options) has(z wire.Zone) bool {
+	var n wire.Name
+	if n.SetCanonical(z.Name()) != nil {
+		return false
+	}
+	return o.Zones.Contains(&n)
+}
+
+// notify tells one server (RFC 1996 3.7).
+func notify(ctx context.Context, z wire.Zone, to netip.AddrPort) error {
+	m := new(dns.Msg)
+	m.SetNotify(z.String())
+	c := dns.Client{Timeout: notifyTimeout}
+	var err error
+	for range notifyTries {
+		var r *dns.Msg
+		if r, _, err = c.ExchangeContext(ctx, m, to.String()); err == nil {
+			if r.Rcode != dns.RcodeSuccess {
+				err = fmt.Errorf("it answered with %s", dns.RcodeToString[r.Rcode])
+			}
+			return err
+		}
+		if ctx.Err() != nil {
+			return err
+		}
+	}
+	return err
+}
