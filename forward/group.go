@@ -131,8 +131,8 @@ func (g *group) lead(ctx context.Context, r *server.Reply, x *exchange, begun ti
 		g.end(x)
 	}()
 	err = errPanic // what the others see if it does
-	if !g.order(ctx, x) {
-		return out, &unreachable{0, x.last}
+	if err := g.order(ctx, x); err != nil {
+		return out, err
 	}
 	m, err := x.run(ctx, begun)
 	if err != nil {
@@ -163,21 +163,28 @@ func (x *exchange) fill(q *server.Query) key {
 	return x.key
 }
 
-// order puts the upstreams of x into the order of asking: by policy, the well ones before the others. It says false if there are none
-// to ask.
-func (g *group) order(ctx context.Context, x *exchange) bool {
-	ups := g.usable()
-	if len(ups) == 0 {
+// known gives the upstreams that may be asked, or the reason why there are none. Until the files that name them have been read it
+// waits.
+func (g *group) known(ctx context.Context) ([]*upstream, error) {
+	if len(*g.ups.Load()) == 0 {
 		select {
 		case <-g.loaded:
 		case <-ctx.Done():
-			x.last = errNotLoaded
-			return false
+			return nil, errNotLoaded
 		}
-		if ups = g.usable(); len(ups) == 0 {
-			x.last = g.unusable()
-			return false
-		}
+	}
+	if ups := g.usable(); len(ups) > 0 {
+		return ups, nil
+	}
+	return nil, &unreachable{0, g.unusable()}
+}
+
+// order puts the upstreams into the order of asking: by policy, the well ones before the others. It is an error if there are none to
+// ask.
+func (g *group) order(ctx context.Context, x *exchange) error {
+	ups, err := g.known(ctx)
+	if err != nil {
+		return err
 	}
 	n, first := len(ups), 0
 	switch g.opts.Policy {
@@ -196,10 +203,9 @@ func (g *group) order(ctx context.Context, x *exchange) bool {
 		rand.Shuffle(n, func(i, j int) { x.ups[i], x.ups[j] = x.ups[j], x.ups[i] })
 	}
 	if sick && !g.triage(x) {
-		x.last = errAllDown
-		return false
+		return &unreachable{0, errAllDown}
 	}
-	return true
+	return nil
 }
 
 // triage sorts the upstreams of x by health and else leaves their order. It says false if all are down and failfast is on.

@@ -179,8 +179,11 @@ type unreachable struct {
 }
 
 func (e *unreachable) Error() string {
-	if e.last == nil {
+	switch {
+	case e.last == nil:
 		return "no upstream server"
+	case e.attempts == 0:
+		return e.last.Error()
 	}
 	return fmt.Sprintf("no upstream answered in %d attempts: %v", e.attempts, e.last)
 }

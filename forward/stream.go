@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/tls"
 	"encoding/binary"
+	"errors"
 	"io"
 	"net"
 	"sync"
@@ -316,7 +317,7 @@ func (t *streams) spare(s *stream) bool {
 // ended takes a connection out that was closed or could not be opened. A peer may close a connection that is idle just when questions are
 // under way to it (RFC 7766 6.2.4), or after so many of them, so they are sent again over a new one.
 func (t *streams) ended(s *stream, err error) {
-	if err == io.EOF {
+	if errors.Is(err, io.EOF) {
 		err = errClosed
 	}
 	t.mu.Lock()

@@ -2,7 +2,6 @@ package forward
 
 import (
 	"net"
-	"syscall"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -74,7 +73,7 @@ func (r *replies) receive(fd uintptr) bool {
 		case unix.EBADF, unix.ENOTSOCK, unix.EINVAL:
 			return true
 		default: // an ICMP error that came for one of our datagrams
-			r.s.failed(syscall.Errno(errno))
+			r.s.failed(errno)
 			errs++
 			continue
 		}

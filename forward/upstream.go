@@ -85,11 +85,11 @@ func newUpstream(g *group, t target, conf *tls.Config) *upstream {
 }
 
 // opened counts whether a question found a socket or connection.
-func (m *upstreamMetrics) opened(p proto, fresh bool) {
+func (u *upstreamMetrics) opened(p proto, fresh bool) {
 	if fresh {
-		m.misses[p].Inc()
+		u.misses[p].Inc()
 	} else {
-		m.hits[p].Inc()
+		u.hits[p].Inc()
 	}
 }
 
