@@ -2,6 +2,7 @@ package config
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"log/slog"
 	"net"
@@ -77,6 +78,7 @@ type site struct {
 	view      string
 	match     func(*server.Query) bool
 	sockets   int
+	tls       *tls.Config
 	forwarder server.Forwarder
 	cluster   *cluster
 	last      []func() error // see finally
@@ -241,17 +243,25 @@ func (g *generation) listeners() []server.Listener {
 	for _, s := range g.sites {
 		for _, z := range s.block.Zones {
 			for _, h := range s.hosts {
-				key := net.JoinHostPort(h, z.Port)
+				l := server.Listener{Host: h, Port: z.Port, Sockets: s.sockets}
+				switch z.Transport {
+				case "tls":
+					l.Transport, l.TLS = server.TLS, s.tls
+				case "https":
+					l.Transport, l.TLS = server.HTTPS, s.tls
+				}
+				key := keyOf(l)
 				i, found := at[key]
 				if !found {
 					i = len(out)
 					at[key] = i
-					out = append(out, server.Listener{Host: h, Port: z.Port, Sockets: s.sockets})
+					out = append(out, l)
 				}
+				label := z.Transport + "://" + net.JoinHostPort(h, z.Port)
 				if out[i].Unrouted == nil && s.unrouted != nil {
-					out[i].Unrouted = []server.Observer{s.unrouted("dns://" + key)}
+					out[i].Unrouted = []server.Observer{s.unrouted(label)}
 				}
-				out[i].Blocks = append(out[i].Blocks, s.serverBlock(z, "dns://"+key))
+				out[i].Blocks = append(out[i].Blocks, s.serverBlock(z, label))
 			}
 		}
 	}
@@ -345,4 +355,15 @@ func (g *generation) end(next *generation) (ended []*part) {
 }
 
 // keyOf is what server.Server.Addrs knows a listener by.
-func keyOf(l server.Listener) string { return net.JoinHostPort(l.Host, l.Port) }
+func keyOf(l server.Listener) string {
+	addr := net.JoinHostPort(l.Host, l.Port)
+	switch {
+	case l.Transport == server.TLS:
+		return "tls://" + addr
+	case l.Transport == server.HTTPS && l.TLS == nil:
+		return "http://" + addr
+	case l.Transport == server.HTTPS:
+		return "https://" + addr
+	}
+	return addr
+}

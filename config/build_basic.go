@@ -1,6 +1,8 @@
 package config
 
 import (
+	"crypto/tls"
+
 	"github.com/clusterdns/clusterdns/plugin/bufsize"
 	"github.com/clusterdns/clusterdns/plugin/cancel"
 	"github.com/clusterdns/clusterdns/plugin/errors"
@@ -10,6 +12,7 @@ import (
 	"github.com/clusterdns/clusterdns/plugin/pprof"
 	"github.com/clusterdns/clusterdns/plugin/prometheus"
 	"github.com/clusterdns/clusterdns/plugin/ready"
+	tlsconf "github.com/clusterdns/clusterdns/plugin/tls"
 	"github.com/clusterdns/clusterdns/plugin/view"
 	"github.com/clusterdns/clusterdns/server"
 )
@@ -21,6 +24,17 @@ func buildMetadata(s *site, o metadata.Options) error {
 		s.providers = append(s.providers, metadata.New(o, s.provided...))
 		return nil
 	})
+	return nil
+}
+
+func buildTLS(s *site, o tlsconf.Options) error {
+	c, err := keep(s, o, func() (*tls.Config, error) { return o.Load(s.logger()) })
+	s.tls = c
+	return err
+}
+
+func buildMultisocket(s *site, o multisocketOptions) error {
+	s.sockets = o.Sockets
 	return nil
 }
 

@@ -35,6 +35,7 @@ import (
 	"github.com/clusterdns/clusterdns/kubernetes"
 	"github.com/clusterdns/clusterdns/plugin/acl"
 	anytype "github.com/clusterdns/clusterdns/plugin/any"
+	"github.com/clusterdns/clusterdns/plugin/auto"
 	"github.com/clusterdns/clusterdns/plugin/autopath"
 	"github.com/clusterdns/clusterdns/plugin/bufsize"
 	"github.com/clusterdns/clusterdns/plugin/cancel"
@@ -42,6 +43,7 @@ import (
 	"github.com/clusterdns/clusterdns/plugin/dns64"
 	"github.com/clusterdns/clusterdns/plugin/erratic"
 	errorlog "github.com/clusterdns/clusterdns/plugin/errors"
+	"github.com/clusterdns/clusterdns/plugin/file"
 	"github.com/clusterdns/clusterdns/plugin/header"
 	"github.com/clusterdns/clusterdns/plugin/health"
 	"github.com/clusterdns/clusterdns/plugin/hosts"
@@ -58,6 +60,7 @@ import (
 	"github.com/clusterdns/clusterdns/plugin/ready"
 	"github.com/clusterdns/clusterdns/plugin/rewrite"
 	"github.com/clusterdns/clusterdns/plugin/template"
+	tlsconf "github.com/clusterdns/clusterdns/plugin/tls"
 	"github.com/clusterdns/clusterdns/plugin/view"
 	"github.com/clusterdns/clusterdns/plugin/whoami"
 )
@@ -141,6 +144,12 @@ func settings() []Directive {
 			view.Parse, buildView),
 		row(Directive{Name: "cancel", Usage: "[TIMEOUT]", Help: "bounds how long a query may wait"},
 			cancel.Parse, buildCancel),
+		row(Directive{Name: "tls", Usage: "CERT KEY [CA]", Help: "the certificate of tls:// and https:// server blocks"},
+			tlsconf.Parse, buildTLS),
+		row(Directive{Name: "timeouts", Help: "accepted, and left to the server's own limits"},
+			parseTimeouts, nothing[timeoutsOptions]),
+		row(Directive{Name: "multisocket", Usage: "[NUMBER]", Help: "how many UDP sockets share a port"},
+			parseMultisocket, buildMultisocket),
 		row(Directive{Name: "reload", Usage: "[INTERVAL] [JITTER]", Help: "takes up changes of the Corefile while running"},
 			parseReload, buildReload),
 		row(Directive{Name: "nsid", Usage: "[DATA]", Help: "tells clients that ask which server answered"},
@@ -209,6 +218,10 @@ func answerers() []Directive {
 			kubernetes.Parse, buildKubernetes),
 		row(Directive{Name: "dns64", Usage: "[PREFIX]", Help: "makes AAAA records of A records", OneLine: []string{"prefix", "translate_all", "allow_ipv4"}},
 			dns64.Parse, buildDNS64),
+		group(Directive{Name: "file", Usage: "FILE [ZONES…]", Help: "answers from a zone file"},
+			file.Parse, buildFile),
+		row(Directive{Name: "auto", Usage: "[ZONES…]", Help: "answers from the zone files of a folder", Repeat: true},
+			auto.Parse, buildAuto),
 		row(Directive{Name: "cache", Usage: "[TTL] [ZONES…]", Help: "keeps answers that had to be waited for"},
 			cache.Parse, buildCache),
 		row(Directive{Name: "loop", Help: "finds upstream servers that lead back here, and cuts them off"},

@@ -217,7 +217,9 @@ func (i *Instance) Banner() string {
 	for _, l := range i.gen.served {
 		ap := addrs[keyOf(l)]
 		for _, blk := range l.Blocks {
-			fmt.Fprintf(&b, "%s:%d", blk.ZoneName, ap.Port())
+			scheme, _, _ := strings.Cut(blk.Server, "://")
+			z := Zone{Name: blk.ZoneName, Port: fmt.Sprint(ap.Port()), Transport: scheme}
+			b.WriteString(z.String())
 			if l.Host != "" {
 				b.WriteString(" on " + l.Host)
 			}

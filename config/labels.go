@@ -15,27 +15,39 @@ type Zone struct {
 	at        directive.Arg
 }
 
-// String is the zone as CoreDNS writes it when it starts: ".:53", "example.org.:1053".
-func (z Zone) String() string { return z.Name + ":" + z.Port }
+// String is the zone as CoreDNS writes it when it starts: ".:53", "tls://example.org.:853".
+func (z Zone) String() string { return z.prefix() + z.Name + ":" + z.Port }
 
-// schemes are what may stand before a label. Those with a reason are not served.
-func schemes() []scheme {
-	return []scheme{
-		{"dns://", ""},
-		{"tls://", "DNS over TLS is not served yet"},
-		{"https://", "DNS over HTTPS is not served yet"},
-		{"https3://", "DNS over HTTP/3 is not served; use dns://"},
-		{"quic://", "DNS over QUIC is not served; use dns://"},
-		{"grpc://", "DNS over gRPC is not served; use dns://"},
+// prefix is the scheme in front of what is not plain DNS.
+func (z Zone) prefix() string {
+	if z.Transport == "dns" {
+		return ""
 	}
+	return z.Transport + "://"
 }
 
-type scheme struct{ prefix, reason string }
+// scheme is what may stand before a label.
+type scheme struct {
+	name   string
+	port   string // of labels without one; "" for that of the command line
+	reason string // why it is not served, or ""
+}
+
+func schemes() []scheme {
+	return []scheme{
+		{name: "dns"},
+		{name: "tls", port: "853"},
+		{name: "https", port: "443"},
+		{name: "https3", reason: "DNS over HTTP/3 is not served; use https://"},
+		{name: "quic", reason: "DNS over QUIC is not served; use tls://"},
+		{name: "grpc", reason: "DNS over gRPC is not served; use tls:// or https://"},
+	}
+}
 
 // parseLabels reads the labels of a server block. A network gives as many zones as it needs.
 func (c *Config) parseLabels(labels []directive.Arg, port string) (zones []Zone, errs []error) {
 	for _, l := range labels {
-		text, err := stripScheme(l)
+		s, text, err := splitScheme(l)
 		if err != nil {
 			errs = append(errs, err)
 			continue
@@ -48,6 +60,8 @@ func (c *Config) parseLabels(labels []directive.Arg, port string) (zones []Zone,
 		case names[0] == "}.":
 			errs = append(errs, l.Errorf("a closing brace without an opening one"))
 			continue
+		case p == "" && s.port != "":
+			p = s.port
 		case p == "":
 			p = port
 		}
@@ -55,26 +69,26 @@ func (c *Config) parseLabels(labels []directive.Arg, port string) (zones []Zone,
 			if !preferred(n) {
 				c.warn(l, "the zone %q is not of the form that names of hosts have (RFC 1035 2.3.1); is it meant?", n)
 			}
-			zones = append(zones, Zone{Name: n, Port: p, Transport: "dns", at: l})
+			zones = append(zones, Zone{Name: n, Port: p, Transport: s.name, at: l})
 		}
 	}
 	return zones, errs
 }
 
-func stripScheme(l directive.Arg) (string, error) {
+func splitScheme(l directive.Arg) (s scheme, rest string, err error) {
+	name, rest, ok := strings.Cut(l.Text, "://")
+	if !ok {
+		name, rest = "dns", l.Text
+	}
 	for _, s := range schemes() {
-		rest, ok := strings.CutPrefix(l.Text, s.prefix)
 		switch {
-		case ok && s.reason == "":
-			return rest, nil
-		case ok:
-			return "", l.Errorf("%s: %s", l.Text, s.reason)
+		case s.name == name && s.reason == "":
+			return s, rest, nil
+		case s.name == name:
+			return s, "", l.Errorf("%s: %s", l.Text, s.reason)
 		}
 	}
-	if before, _, ok := strings.Cut(l.Text, "://"); ok {
-		return "", l.Errorf("%s: the scheme %q is not known; known are dns://, and later tls:// and https://", l.Text, before)
-	}
-	return l.Text, nil
+	return s, "", l.Errorf("%s: the scheme %q is not known; known are dns://, tls:// and https://", l.Text, name)
 }
 
 // preferred says whether a zone's labels are letters, digits and hyphens, or it is the root or a reverse zone, which may begin with digits.
@@ -96,13 +110,13 @@ func preferred(zone string) bool {
 }
 
 // place is a zone on an address: what only one server block without a view may serve.
-type place struct{ name, host, port string }
+type place struct{ zone, host string }
 
 func (p place) String() string {
 	if p.host == "" {
-		return p.name + ":" + p.port
+		return p.zone
 	}
-	return p.name + ":" + p.port + " on " + p.host
+	return p.zone + " on " + p.host
 }
 
 // overlaps finds zones that are served twice.
@@ -123,7 +137,7 @@ func (o *overlaps) add(zones []Zone, hosts []string, view bool) (errs []error) {
 	}
 	for _, z := range zones {
 		for _, h := range hosts {
-			p, bare := place{z.Name, h, z.Port}, place{z.Name, "", z.Port}
+			p, bare := place{z.String(), h}, place{z.String(), ""}
 			if err := o.check(z, p, bare); err != nil {
 				errs = append(errs, err)
 				continue

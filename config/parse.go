@@ -108,6 +108,12 @@ func (c *Config) block(sb serverBlock, port string) (*Block, []error) {
 			b.Uses = append(b.Uses, u)
 		}
 	}
+	for _, z := range b.Zones {
+		if z.Transport == "tls" && b.use("tls") == nil {
+			errs = append(errs, z.at.Errorf("%s: a tls directive must say which certificate to use", z.at.Text))
+			break
+		}
+	}
 	return b, errs
 }
 

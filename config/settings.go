@@ -2,8 +2,10 @@ package config
 
 import (
 	"fmt"
+	"math"
 	"net"
 	"net/netip"
+	"runtime"
 	"time"
 
 	"github.com/clusterdns/clusterdns/config/directive"
@@ -67,6 +69,58 @@ func parseReload(in *directive.Input) (reloadOptions, error) {
 		o.Jitter = max(o.Jitter, minJitter)
 	}
 	o.Jitter = min(o.Jitter, o.Interval/2)
+	return o, in.NoBlock()
+}
+
+// timeoutsOptions are what a timeouts directive says.
+type timeoutsOptions struct {
+	Read, Write, Idle time.Duration
+	Maxtcpqueries     int
+}
+
+// maxTimeout is CoreDNS's bound.
+const maxTimeout = 24 * time.Hour
+
+func parseTimeouts(in *directive.Input) (timeoutsOptions, error) {
+	var o timeoutsOptions
+	if err := in.NoArgs(); err != nil {
+		return o, err
+	}
+	duration := func(field func(*timeoutsOptions) *time.Duration) func(*timeoutsOptions, *directive.Line) error {
+		return func(o *timeoutsOptions, l *directive.Line) (err error) {
+			*field(o), err = l.Args[0].Duration(time.Second, maxTimeout, time.Second)
+			return err
+		}
+	}
+	in.Warn(in.Name, "timeouts: does nothing here: connections are closed when they have been idle for ten seconds, or make no progress")
+	return o, directive.ParseOptions(in, &o, []directive.Option[timeoutsOptions]{
+		{Name: "read", Usage: "DURATION", Min: 1, Max: 1, Set: duration(func(o *timeoutsOptions) *time.Duration { return &o.Read })},
+		{Name: "write", Usage: "DURATION", Min: 1, Max: 1, Set: duration(func(o *timeoutsOptions) *time.Duration { return &o.Write })},
+		{Name: "idle", Usage: "DURATION", Min: 1, Max: 1, Set: duration(func(o *timeoutsOptions) *time.Duration { return &o.Idle })},
+		{Name: "maxtcpqueries", Usage: "NUMBER", Min: 1, Max: 1, Set: func(o *timeoutsOptions, l *directive.Line) (err error) {
+			o.Maxtcpqueries, err = l.Args[0].Int(-1, math.MaxInt32)
+			return err
+		}},
+	})
+}
+
+// multisocketOptions are what a multisocket directive says.
+type multisocketOptions struct{ Sockets int }
+
+// maxSockets is CoreDNS's bound.
+const maxSockets = 1024
+
+func parseMultisocket(in *directive.Input) (multisocketOptions, error) {
+	o := multisocketOptions{Sockets: runtime.GOMAXPROCS(0)}
+	if len(in.Args) > 1 {
+		return o, in.Args[1].Errorf("multisocket: takes one number, found %q behind it", in.Args[1].Text)
+	}
+	if len(in.Args) == 1 {
+		var err error
+		if o.Sockets, err = in.Args[0].Int(1, maxSockets); err != nil {
+			return o, err
+		}
+	}
 	return o, in.NoBlock()
 }
 
