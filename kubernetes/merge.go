@@ -52,7 +52,7 @@ func (x *Index) swap(c *cell, old, n *entry) {
 	}
 }
 
-// addrs appends the addresses that lead back to an entry, sorted, each once.
+// addrs appends the addresses that lead back to an entry, those outside the cluster included, sorted, each once.
 func (e *entry) addrs(to [][16]byte) [][16]byte {
 	if e == nil {
 		return to
@@ -61,6 +61,11 @@ func (e *entry) addrs(to [][16]byte) [][16]byte {
 		to = append(to, netip.AddrFrom4(a).As16())
 	}
 	to = append(to, e.svc.v6...)
+	for _, ext := range e.svc.external {
+		if ext.Addr.IsValid() {
+			to = append(to, ext.Addr.As16())
+		}
+	}
 	if e.eps != nil {
 		for _, a := range e.eps.v4 {
 			to = append(to, netip.AddrFrom4(a).As16())
