@@ -98,7 +98,7 @@ func (i ignored) String() string { return [...]string{"id", "question", "malform
 type upstreamMetrics struct {
 	all     *Metrics
 	to      string
-	rcodes  [maxRCode + 1]atomic.Pointer[prometheus.Observer]
+	rcodes  [maxRCode + 2]atomic.Pointer[prometheus.Observer]
 	probes  prometheus.Counter
 	hits    [protos]prometheus.Counter
 	misses  [protos]prometheus.Counter
@@ -126,17 +126,19 @@ func (m *Metrics) upstream(to string, ps ...proto) *upstreamMetrics {
 	return u
 }
 
-// replied counts a reply. The series of an rcode begins with the first reply that has it.
+// replied counts a reply. The series of an rcode begins with the first reply that has it; those without a name share one, since an
+// upstream could send four thousand.
 func (u *upstreamMetrics) replied(c wire.RCode, took time.Duration) {
-	if c > maxRCode {
-		u.all.duration.WithLabelValues(proxyName, u.to, c.String()).Observe(took.Seconds())
-		return
-	}
-	o := u.rcodes[c].Load()
+	slot := min(c, maxRCode+1)
+	o := u.rcodes[slot].Load()
 	if o == nil {
-		h := u.all.duration.WithLabelValues(proxyName, u.to, c.String())
+		name := "other"
+		if c <= maxRCode {
+			name = c.String()
+		}
+		h := u.all.duration.WithLabelValues(proxyName, u.to, name)
 		o = &h
-		u.rcodes[c].Store(o)
+		u.rcodes[slot].Store(o)
 	}
 	(*o).Observe(took.Seconds())
 }

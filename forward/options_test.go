@@ -2,10 +2,13 @@ package forward
 
 import (
 	"net/netip"
+	"os"
 	"reflect"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/clusterdns/clusterdns/server/wire"
 )
@@ -161,3 +164,72 @@ func TestNameservers(t *testing.T) {
 		t.Errorf("got %v, want %v", got, want)
 	}
 }
+
+// TestPage holds docs/forward.md to what the code knows: each option in syntax and table, each metric, each example.
+func TestPage(t *testing.T) {
+	t.Parallel()
+	b, err := os.ReadFile("../docs/forward.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	page := string(b)
+	for _, r := range rows(input("forward . 10.0.0.1")) {
+		usage := strings.TrimSpace(r.Name + " " + r.Usage)
+		if !strings.Contains(page, "\n| `"+strings.ReplaceAll(usage, "|", `\|`)+"` |") && r.Name != "doh_method" {
+			t.Errorf("the table has no row for %q", usage)
+		}
+		if !strings.Contains(page, "\n    "+usage+"\n") && r.Name != "doh_method" {
+			t.Errorf("the syntax has no line %q", usage)
+		}
+		if r.Help == "" {
+			t.Errorf("option %s has no help", r.Name)
+		}
+	}
+	for name := range metricNames(t) {
+		if !strings.Contains(page, "| `"+name+"` |") {
+			t.Errorf("the page does not tell of metric %s", name)
+		}
+	}
+	examples := 0
+	for part := range strings.SplitSeq(page, "```corefile\n") {
+		text, _, ok := strings.Cut(part, "\n```")
+		if !ok || !strings.HasPrefix(text, ". {\n") {
+			continue
+		}
+		for l := range strings.SplitSeq(text, "\n    forward ") {
+			if strings.HasPrefix(l, ". {") {
+				continue
+			}
+			l, _, _ = strings.Cut(l, "\n    }")
+			if _, err := Parse(input("forward " + l)); err != nil {
+				t.Errorf("example forward %s: %v", l, err)
+			}
+			examples++
+		}
+	}
+	if examples != 5 {
+		t.Errorf("%d forward lines in the examples", examples)
+	}
+}
+
+// metricNames are the metrics that are registered, with a series or without.
+func metricNames(t *testing.T) map[string]bool {
+	t.Helper()
+	out := map[string]bool{}
+	NewMetrics(recorder(out))
+	return out
+}
+
+// recorder notes the names of what is registered.
+type recorder map[string]bool
+
+func (r recorder) MustRegister(cs ...prometheus.Collector) {
+	for _, c := range cs {
+		ch := make(chan *prometheus.Desc, 1)
+		c.Describe(ch)
+		name, _, _ := strings.Cut(strings.TrimPrefix((<-ch).String(), `Desc{fqName: "`), `"`)
+		r[name] = true
+	}
+}
+func (recorder) Register(prometheus.Collector) error  { return nil }
+func (recorder) Unregister(prometheus.Collector) bool { return false }
