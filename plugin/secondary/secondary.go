@@ -1,0 +1,231 @@
+package secondary
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"log/slog"
+	"math/rand/v2"
+	"net"
+	"net/netip"
+	"sync"
+	"time"
+
+	"github.com/miekg/dns"
+
+	"github.com/clusterdns/clusterdns/plugin/internal/records"
+	"github.com/clusterdns/clusterdns/plugin/internal/zone"
+	"github.com/clusterdns/clusterdns/plugin/internal/zones"
+	"github.com/clusterdns/clusterdns/server"
+	"github.com/clusterdns/clusterdns/server/wire"
+)
+
+const (
+	// firstRetry is how long after a failure a zone that was never there is asked for again.
+	firstRetry = 10 * time.Second
+	// Refreshing and retrying is spread over these times, so that many zones of one primary do not all come at once.
+	refreshJitter = 5 * time.Second
+	retryJitter   = 2 * time.Second
+	// patience is how long a primary may take to answer, or between two messages of a transfer.
+	patience = 10 * time.Second
+	// longest is how long a whole transfer may take: at 1 Mbit/s that is 75 MB.
+	longest = 10 * time.Minute
+	// leastTimer bounds the timers of an SOA record from below, for the primary's sake.
+	leastTimer = time.Second
+)
+
+// errCut is a transfer that ended in the middle.
+var errCut = errors.New("the transfer ended before the zone was whole")
+
+// Secondary answers for the zones of all secondary directives of a server block.
+type Secondary struct {
+	all     []Options
+	table   zone.Table
+	fall    map[wire.Canonical]zones.Fallthrough
+	log     *slog.Logger
+	changed func(origin wire.Zone)
+}
+
+// New makes the handler. changed is called, if it is not nil, when another version of a zone is served. Run transfers the zones.
+func New(all []Options, log *slog.Logger, changed func(origin wire.Zone)) *Secondary {
+	if log == nil {
+		log = slog.New(slog.DiscardHandler)
+	}
+	h := &Secondary{all: all, fall: map[wire.Canonical]zones.Fallthrough{}, log: log, changed: changed}
+	for _, o := range all {
+		for _, z := range o.Zones {
+			h.table.Set(z, nil)
+			h.fall[z.Name()] = o.Fallthrough
+		}
+	}
+	return h
+}
+
+// Run transfers the zones and keeps them up to date until ctx ends.
+func (h *Secondary) Run(ctx context.Context) error {
+	var wg sync.WaitGroup
+	for _, o := range h.all {
+		for _, z := range o.Zones {
+			wg.Go(func() { h.keep(ctx, z, o.From) })
+		}
+	}
+	wg.Wait()
+	return nil
+}
+
+// keep looks after one zone.
+func (h *Secondary) keep(ctx context.Context, origin wire.Zone, from []netip.AddrPort) {
+	var good time.Time // when a primary last said what is current
+	failing := false
+	for {
+		err := h.update(ctx, origin, from)
+		if ctx.Err() != nil {
+			return
+		}
+		switch {
+		case err == nil:
+			good = time.Now()
+		case !failing:
+			h.log.Error(fmt.Sprintf("zone %s could not be transferred", origin), "error", err)
+		}
+		failing = err != nil
+		timer := time.NewTimer(h.next(origin, good, failing))
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return
+		case <-timer.C:
+		}
+	}
+}
+
+// next is how long to wait. A zone that no primary confirmed for its expire time is given up (RFC 1034 4.3.5).
+func (h *Secondary) next(origin wire.Zone, good time.Time, failing bool) time.Duration {
+	z, _ := h.table.Get(origin)
+	if z == nil {
+		return firstRetry
+	}
+	refresh, retry, expire := z.Timers()
+	if !failing {
+		return spread(refresh, refreshJitter)
+	}
+	if time.Since(good) >= time.Duration(expire)*time.Second {
+		h.log.Error(fmt.Sprintf("zone %s has expired; its names are SERVFAIL", origin))
+		h.table.Set(origin, nil)
+		return firstRetry
+	}
+	return spread(retry, retryJitter)
+}
+
+// spread is a timer of an SOA record and something on top, at most as much again.
+func spread(seconds uint32, jitter time.Duration) time.Duration {
+	d := max(leastTimer, time.Duration(seconds)*time.Second)
+	return d + rand.N(min(d, jitter))
+}
+
+// update asks the primaries in turn until one gives the zone, or says that the one served is current.
+func (h *Secondary) update(ctx context.Context, origin wire.Zone, from []netip.AddrPort) error {
+	old, _ := h.table.Get(origin)
+	var errs []error
+	for _, primary := range from {
+		if old != nil {
+			serial, err := serialAt(ctx, origin, primary)
+			if err == nil && int32(serial-old.Serial()) <= 0 { // RFC 1982
+				return nil
+			}
+			if err != nil {
+				errs = append(errs, fmt.Errorf("%s: %w", primary, err))
+				continue
+			}
+		}
+		z, err := transfer(ctx, origin, primary)
+		if err != nil {
+			errs = append(errs, fmt.Errorf("%s: %w", primary, err))
+			continue
+		}
+		h.table.Set(origin, z)
+		h.log.Info(fmt.Sprintf("zone %s: serial %d with %d records from %s", origin, z.Serial(), z.Len(), primary))
+		if h.changed != nil {
+			h.changed(origin)
+		}
+		return nil
+	}
+	return errors.Join(errs...)
+}
+
+// serialAt asks a primary for the serial of a zone.
+func serialAt(ctx context.Context, origin wire.Zone, primary netip.AddrPort) (uint32, error) {
+	m := new(dns.Msg)
+	m.SetQuestion(origin.String(), dns.TypeSOA)
+	c := dns.Client{Timeout: patience}
+	r, _, err := c.ExchangeContext(ctx, m, primary.String())
+	if err != nil {
+		return 0, err
+	}
+	for _, rr := range r.Answer {
+		if soa, ok := rr.(*dns.SOA); ok {
+			return soa.Serial, nil
+		}
+	}
+	return 0, fmt.Errorf("no SOA record in its answer, which is %s", dns.RcodeToString[r.Rcode])
+}
+
+// transfer gets a zone from a primary. The records come in order, the SOA record first and last, which miekg/dns checks.
+func transfer(ctx context.Context, origin wire.Zone, primary netip.AddrPort) (*zone.Zone, error) {
+	ctx, cancel := context.WithTimeout(ctx, longest)
+	defer cancel()
+	d := net.Dialer{Timeout: patience}
+	conn, err := d.DialContext(ctx, "tcp", primary.String())
+	if err != nil {
+		return nil, err
+	}
+	defer context.AfterFunc(ctx, func() { conn.Close() })()
+	m := new(dns.Msg)
+	m.SetAxfr(origin.String())
+	t := dns.Transfer{Conn: &dns.Conn{Conn: conn}, ReadTimeout: patience, WriteTimeout: patience}
+	messages, err := t.In(m, primary.String())
+	if err != nil {
+		conn.Close()
+		return nil, err
+	}
+	var all []server.Record
+	for e := range messages {
+		if e.Error != nil && err == nil {
+			err = e.Error
+		}
+		for _, rr := range e.RR {
+			rec, rerr := records.From(rr)
+			if rerr != nil && err == nil {
+				err = rerr
+			}
+			all = append(all, rec)
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	if len(all) < 2 {
+		return nil, errCut
+	}
+	return zone.New(origin, all)
+}
+
+// Answer answers for names in the zones. Until a zone has been transferred its names are SERVFAIL.
+func (h *Secondary) Answer(r *server.Reply, q *server.Query) server.Verdict {
+	return h.table.Answer(r, q, h.falls(q))
+}
+
+func (h *Secondary) falls(q *server.Query) bool {
+	for i := 0; i <= q.Name.Labels(); i++ {
+		if f, ok := h.fall[wire.Canonical(q.Name.Suffix(i))]; ok {
+			return f.For(&q.Name)
+		}
+	}
+	return false
+}
+
+// TransferZone gives what a transfer of a zone consists of (see transfer).
+func (h *Secondary) TransferZone(origin wire.Zone) (all iter.Seq[server.Record], serial uint32, ok bool) {
+	return h.table.TransferZone(origin)
+}
