@@ -15,26 +15,17 @@ const (
 
 // answerName answers a name below the zone: [[ENDPOINT|_PORT._PROTOCOL].]SERVICE.NAMESPACE.svc and ADDRESS.NAMESPACE.pod.
 func (a *asked) answerName() server.Verdict {
-	n, t := a.zone, a.q.Type
-	if t == wire.TypeTXT && n == 1 && string(a.label(0)) == "dns-version" {
-		a.r.TXT(server.Answer, server.Owner, schemaTTL, schemaVersion)
-		return a.done()
-	}
+	n := a.zone
 	last := a.label(n - 1)
 	isPod := string(last) == "pod"
-	if !isPod && string(last) != "svc" {
-		if n == 2 && string(last) == "dns" && string(a.label(0)) == "ns" && t != wire.TypeTXT {
-			return a.answerNS()
-		}
-		return a.absent(whyNoSuchName)
-	}
-	if n == 1 {
+	switch {
+	case !isPod && string(last) != "svc":
+		return a.answerSpecial()
+	case n == 1:
 		return a.nonTerminal()
-	}
-	if isPod {
+	case isPod:
 		return a.answerPod()
-	}
-	if n == 2 {
+	case n == 2:
 		if a.k.spaces.get(a.q.Name.Span(0, 1)) == nil {
 			return a.absent(whyNoNamespace)
 		}
@@ -45,6 +36,18 @@ func (a *asked) answerName() server.Verdict {
 		return a.absent(whyNoService)
 	}
 	return a.answerService(e)
+}
+
+// answerSpecial answers the few names of a zone that are not below svc or pod.
+func (a *asked) answerSpecial() server.Verdict {
+	switch txt := a.q.Type == wire.TypeTXT; {
+	case txt && a.zone == 1 && string(a.label(0)) == "dns-version":
+		a.r.TXT(server.Answer, server.Owner, schemaTTL, schemaVersion)
+		return a.done()
+	case !txt && a.zone == 2 && string(a.q.Name.Span(0, 2)) == "\x02ns\x03dns":
+		return a.answerNS()
+	}
+	return a.absent(whyNoSuchName)
 }
 
 // absent is missing, but for the type SOA: CoreDNS answers that with NODATA below the apex, whether the name exists or not.
@@ -69,22 +72,18 @@ func (a *asked) answerService(e *entry) server.Verdict {
 	if e.svc.form == formExternal {
 		return a.answerExternal(e)
 	}
-	if a.k.opts.IgnoreEmpty && a.k.opts.Endpoints && e.svc.form == formClusterIP && e.eps == nil {
+	if e.eps == nil && e.svc.form == formClusterIP && a.k.ignoreEmpty {
 		return a.absent(whyEmptyService)
 	}
-	switch a.zone {
-	case 3:
+	switch zonal := a.k.opts.Zonal && e.svc.form == formHeadless; {
+	case a.zone == 3:
 		return a.answerOwn(e, portQuery{})
-	case 4:
+	case a.zone == 4:
 		return a.answerEndpoint(e)
-	case 5:
-		if e.svc.form == formHeadless && a.k.opts.Zonal && string(a.label(1)) == "_zone" {
-			return a.zonalParent(a.label(0))
-		}
-		return a.answerOwn(e, portQuery{strip(a.label(0)), strip(a.label(1))})
-	}
-	if e.svc.form == formHeadless && a.k.opts.Zonal {
+	case zonal && string(a.label(a.zone-4)) == "_zone":
 		return a.answerZonal(e)
+	case a.zone == 5:
+		return a.answerOwn(e, portQuery{strip(a.label(0)), strip(a.label(1))})
 	}
 	return a.absent(whyNoSuchName)
 }

@@ -84,32 +84,42 @@ func (e *endpoints) unnamed(addr netip.Addr) (lo, hi int) {
 
 // answerEndpoints answers with endpoints.
 func (a *asked) answerEndpoints(s *selection, e *entry) server.Verdict {
-	any, family := false, false
-	for k := range s.len() {
-		if i := s.index(k); s.takes(i) {
-			any = true
-			family = family || (i < len(s.eps.v4)) == (a.q.Type == wire.TypeA)
-		}
-	}
+	v4, v6 := s.families()
 	switch {
-	case !any:
+	case !v4 && !v6:
 		return a.absent(whyNoPort)
 	case a.q.Type == wire.TypeSRV:
 		return a.endpointSRV(s, e)
-	case !family || a.q.Type != wire.TypeA && a.q.Type != wire.TypeAAAA:
-		return a.nodata()
+	case v4 && a.q.Type == wire.TypeA, v6 && a.q.Type == wire.TypeAAAA:
+		a.endpointAddrs(s)
+		return a.done()
 	}
-	r := a.r
-	for _, k := range r.Order(s.len()) {
+	return a.nodata()
+}
+
+// families says which families of addresses the endpoints asked for have.
+func (s *selection) families() (v4, v6 bool) {
+	for k := range s.len() {
+		if i := s.index(k); s.takes(i) {
+			v4 = v4 || i < len(s.eps.v4)
+			v6 = v6 || i >= len(s.eps.v4)
+		}
+	}
+	return v4, v6
+}
+
+// endpointAddrs answers A or AAAA with each address once.
+func (a *asked) endpointAddrs(s *selection) {
+	v4 := a.q.Type == wire.TypeA
+	for _, k := range a.r.Order(s.len()) {
 		i := s.index(int(k))
-		if (i < len(s.eps.v4)) != (a.q.Type == wire.TypeA) || !s.takes(i) || s.repeatsAddr(int(k)) {
+		if i < len(s.eps.v4) != v4 || !s.takes(i) || s.repeatsAddr(int(k)) {
 			continue
 		}
-		if !r.Addr(server.Answer, server.Owner, a.k.opts.TTL, s.eps.addr(i)) {
-			break
+		if !a.r.Addr(server.Answer, server.Owner, a.k.opts.TTL, s.eps.addr(i)) {
+			return
 		}
 	}
-	return a.done()
 }
 
 // repeatsAddr says whether an endpoint before the k-th has its address and is asked for. Equal addresses stand side by side.
@@ -239,31 +249,28 @@ func (s *selection) repeatsEndpoint(k int) bool {
 
 // mates calls f with the places of the other endpoints in the selection that have the same name as the k-th, until f says false.
 func (s *selection) mates(k int, f func(m int) bool) {
-	i := s.index(k)
-	host := s.eps.host(i)
-	if host == "" {
-		if s.eps.group == nil {
-			return // no two are named after the same address
-		}
-		lo, hi := s.eps.unnamed(s.eps.addr(i))
-		for m := max(lo, s.lo) - s.lo; m < min(hi, s.hi)-s.lo; m++ {
-			if m != k && !f(m) {
+	host := s.eps.host(s.index(k))
+	switch {
+	case host == "" && s.eps.group == nil: // no two are named after the same address
+	case host == "":
+		lo, hi := s.eps.unnamed(s.eps.addr(s.index(k)))
+		s.others(k, max(lo, s.lo)-s.lo, min(hi, s.hi)-s.lo, f)
+	case s.byHost != nil: // all of them have the name
+		s.others(k, 0, s.len(), f)
+	default: // the selection is all endpoints
+		lo, hi := s.eps.sameHost(host)
+		for _, m := range s.eps.byHost[lo:hi] {
+			if int(m) != k && !f(int(m)) {
 				return
 			}
 		}
-		return
 	}
-	if s.byHost != nil { // all of them have the name
-		for m := range s.len() {
-			if m != k && s.eps.host(s.index(m)) == host && !f(m) {
-				return
-			}
-		}
-		return
-	}
-	lo, hi := s.eps.sameHost(host)
-	for _, j := range s.eps.byHost[lo:hi] {
-		if m := int(j) - s.lo; m != k && m >= 0 && m < s.len() && !f(m) {
+}
+
+// others calls f with the places from lo up to but without hi other than k, until f says false.
+func (s *selection) others(k, lo, hi int, f func(m int) bool) {
+	for m := lo; m < hi; m++ {
+		if m != k && !f(m) {
 			return
 		}
 	}
@@ -349,38 +356,39 @@ func parseDashed4(label []byte) (netip.Addr, bool) {
 
 // parseDashed6 reads RFC 4291 2.2, forms 1 and 2.
 func parseDashed6(label []byte) (netip.Addr, bool) {
-	var b [16]byte
-	n, gap := 0, -1 // bytes read; where "::" stands
-	if len(label) >= 2 && label[0] == '-' && label[1] == '-' {
-		gap, label = 0, label[2:]
+	var b, tail [16]byte
+	gap := bytes.Index(label, []byte("--"))
+	if gap < 0 {
+		n, ok := groups(b[:], label)
+		return netip.AddrFrom16(b).Unmap(), ok && n == len(b)
 	}
+	n, ok := groups(b[:], label[:gap])
+	m, okTail := groups(tail[:], label[gap+2:])
+	if !ok || !okTail || n+m > len(b)-2 { // "::" stands for at least one group
+		return netip.Addr{}, false
+	}
+	copy(b[len(b)-m:], tail[:m])
+	return netip.AddrFrom16(b).Unmap(), true
+}
+
+// groups reads groups of hexadecimal digits with a dash between them into to and says how many bytes they make. There may be none.
+func groups(to, label []byte) (n int, ok bool) {
 	for len(label) > 0 {
 		v, digits := group(label)
-		if digits == 0 || n == len(b) {
-			return netip.Addr{}, false
+		if digits == 0 || n == len(to) {
+			return 0, false
 		}
-		b[n], b[n+1] = byte(v>>8), byte(v)
+		to[n], to[n+1] = byte(v>>8), byte(v)
 		n, label = n+2, label[digits:]
-		switch {
-		case len(label) == 0:
-		case label[0] != '-' || len(label) == 1:
-			return netip.Addr{}, false
-		case label[1] != '-':
-			label = label[1:]
-		case gap >= 0:
-			return netip.Addr{}, false
-		default:
-			gap, label = n, label[2:]
+		if len(label) == 0 {
+			break
 		}
+		if label[0] != '-' || len(label) == 1 {
+			return 0, false
+		}
+		label = label[1:]
 	}
-	if gap >= 0 && n < len(b) {
-		copy(b[gap+len(b)-n:], b[gap:n])
-		clear(b[gap : gap+len(b)-n])
-		n = len(b)
-	} else if gap >= 0 {
-		return netip.Addr{}, false // "::" stands for at least one group
-	}
-	return netip.AddrFrom16(b).Unmap(), n == len(b)
+	return n, true
 }
 
 // group reads one to four hexadecimal digits and says how many there were; 0 if there are none or more.

@@ -160,27 +160,32 @@ func newEndpoints(items []item, groups [][]port) *endpoints {
 		} else {
 			e.v6[i-v4] = it.addr.As16()
 		}
-		if it.host != "" && e.hosts == nil {
-			e.hosts = make([]string, len(items))
-		}
-		if it.zone != "" && e.zones == nil {
-			e.zones = slices.Repeat([]interned{unique.Make("")}, len(items))
-		}
-		if it.group != 0 && e.group == nil {
-			e.group = make([]uint16, len(items))
-		}
-		if it.host != "" {
-			e.hosts[i] = it.host
-		}
-		if it.zone != "" {
-			e.zones[i] = unique.Make(it.zone)
-		}
-		if it.group != 0 {
-			e.group[i] = it.group
-		}
+		e.describe(i, it, len(items))
 	}
 	e.sortHosts()
 	return e
+}
+
+// describe fills in what endpoint i of n has besides its address. What none has takes no room.
+func (e *endpoints) describe(i int, it *item, n int) {
+	if it.host != "" {
+		if e.hosts == nil {
+			e.hosts = make([]string, n)
+		}
+		e.hosts[i] = it.host
+	}
+	if it.zone != "" {
+		if e.zones == nil {
+			e.zones = slices.Repeat([]interned{unique.Make("")}, n)
+		}
+		e.zones[i] = unique.Make(it.zone)
+	}
+	if it.group != 0 {
+		if e.group == nil {
+			e.group = make([]uint16, n)
+		}
+		e.group[i] = it.group
+	}
 }
 
 // sortHosts makes byHost.

@@ -201,28 +201,33 @@ func (x *Index) apply(o Object) {
 func (x *Index) sweep(kind Kind) {
 	switch kind {
 	case KindNamespace:
-		for label, s := range x.known {
-			if s.gen != x.gen && s.exists.Load() {
-				x.dropNamespace(label)
-			}
-		}
+		sweepMap(x.known, x.gen, func(label string, _ *space) { x.dropNamespace(label) })
 	case KindService:
-		for _, c := range x.cells {
-			if c.gen != x.gen && c.svc != nil {
+		sweepMap(x.cells, x.gen, func(_ string, c *cell) {
+			if c.svc != nil {
 				x.setService(c, nil)
 			}
-		}
+		})
 	case KindEndpointSlice:
-		for key, s := range x.slices {
-			if s.gen != x.gen {
-				x.dropSlice(key)
-			}
-		}
+		sweepMap(x.slices, x.gen, func(id string, _ *sliceData) { x.dropSlice(id) })
 	case KindPod:
-		for key, p := range x.pods {
-			if p.gen != x.gen {
-				x.dropPod(key)
-			}
+		sweepMap(x.pods, x.gen, func(id string, _ *podData) { x.dropPod(id) })
+	}
+}
+
+// aged is something that a Replace names or does not name.
+type aged interface{ age() uint32 }
+
+func (s *space) age() uint32     { return s.gen }
+func (c *cell) age() uint32      { return c.gen }
+func (s *sliceData) age() uint32 { return s.gen }
+func (p *podData) age() uint32   { return p.gen }
+
+// sweepMap calls drop for what is older than gen.
+func sweepMap[T aged](all map[string]T, gen uint32, drop func(id string, old T)) {
+	for id, o := range all {
+		if o.age() != gen {
+			drop(id, o)
 		}
 	}
 }

@@ -24,12 +24,13 @@ type Deps struct {
 // server.Readiness, server.MetadataProvider and server.Finisher.
 type Kubernetes struct {
 	*Index
-	opts    Options
-	zones   []wire.Zone // longest first
-	primary wire.Zone
-	source  Source
-	log     *slog.Logger
-	local   func() []netip.Addr
+	opts        Options
+	ignoreEmpty bool        // without endpoints, a Service does not exist
+	zones       []wire.Zone // longest first
+	primary     wire.Zone
+	source      Source
+	log         *slog.Logger
+	local       func() []netip.Addr
 
 	searches searches
 }
@@ -40,12 +41,13 @@ var errNotSynced = errors.New("the cluster's objects have not been read yet")
 // New makes a Kubernetes. source may be nil for one whose Index is filled by other means.
 func New(o Options, source Source, d Deps) *Kubernetes {
 	k := &Kubernetes{
-		Index:  newIndex(&o),
-		opts:   o,
-		zones:  slices.Clone(o.Zones),
-		source: source,
-		log:    d.Log,
-		local:  d.Local,
+		Index:       newIndex(&o),
+		opts:        o,
+		ignoreEmpty: o.IgnoreEmpty && o.Endpoints,
+		zones:       slices.Clone(o.Zones),
+		source:      source,
+		log:         d.Log,
+		local:       d.Local,
 	}
 	if k.log == nil {
 		k.log = slog.New(slog.DiscardHandler)

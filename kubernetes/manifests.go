@@ -1,14 +1,13 @@
 package kubernetes
 
 import (
-	"bytes"
 	"context"
 	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io/fs"
-	"iter"
 	"log/slog"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -210,23 +209,18 @@ func (m *Manifests) scan(dec *decoder, all bool) (changed bool, err error) {
 func (f *manifestFile) read(path string, dec *decoder, all bool) (changed bool, err error) {
 	st, err := os.Stat(path)
 	if err != nil {
-		if f.info == nil && f.err != nil {
-			return false, f.err
-		}
-		f.info, f.err, f.sum = nil, err, [sha256.Size]byte{}
-		return true, err
+		return f.lost(err)
 	}
-	if !all && f.info != nil && os.SameFile(st, f.info) && st.Size() == f.info.Size() && st.ModTime().Equal(f.info.ModTime()) {
+	if !all && f.same(st) {
 		return false, f.err
 	}
 	data, err := os.ReadFile(path)
 	if err != nil {
-		f.err = err
-		return true, err
+		return f.lost(err)
 	}
 	f.info = st
 	sum := sha256.Sum256(data)
-	if bytes.Equal(sum[:], f.sum[:]) && (f.good != nil || f.err != nil) {
+	if sum == f.sum {
 		return false, f.err
 	}
 	f.sum = sum
@@ -238,46 +232,56 @@ func (f *manifestFile) read(path string, dec *decoder, all bool) (changed bool, 
 	return true, err
 }
 
+// lost notes that the file cannot be read.
+func (f *manifestFile) lost(err error) (changed bool, _ error) {
+	again := f.info == nil && f.err != nil
+	f.info, f.err, f.sum = nil, err, [sha256.Size]byte{}
+	return !again, err
+}
+
+// same says whether the file looks as it did when it was read.
+func (f *manifestFile) same(st fs.FileInfo) bool {
+	return f.info != nil && os.SameFile(st, f.info) && st.Size() == f.info.Size() && st.ModTime().Equal(f.info.ModTime())
+}
+
 // deliver gives the sink everything. Of objects that stand in several files the last counts, in the order of their paths.
 func (m *Manifests) deliver(to Sink) {
-	paths := make([]string, 0, len(m.files))
-	for p := range m.files {
-		paths = append(paths, p)
-	}
-	slices.Sort(paths)
+	good := m.good()
 	var kinds [numKinds][]Object
 	services := map[string]*Service{}
 	implied := map[string]bool{}
-	for _, p := range paths {
-		f := m.files[p].good
-		if f == nil {
-			continue
-		}
+	for _, f := range good {
 		for _, o := range f.objects {
 			kinds[o.Kind()] = append(kinds[o.Kind()], o)
 			if s, ok := o.(*Service); ok {
 				services[objectKey(s.Key())] = s
 			}
 		}
-		for ns := range f.namespaces {
-			implied[ns] = true
-		}
+		maps.Copy(implied, f.namespaces)
 	}
 	if m.opts.NamespaceLabels == "" {
 		for ns := range implied {
 			kinds[KindNamespace] = append(kinds[KindNamespace], &Namespace{Name: ns})
 		}
 	}
-	for _, p := range paths {
-		if f := m.files[p].good; f != nil {
-			kinds[KindEndpointSlice] = append(kinds[KindEndpointSlice], f.mirrored(services)...)
-		}
+	for _, f := range good {
+		kinds[KindEndpointSlice] = append(kinds[KindEndpointSlice], f.mirrored(services)...)
 	}
 	for k := range numKinds {
 		if m.opts.Needed(k) {
-			to.Replace(k, objects(kinds[k]))
+			to.Replace(k, slices.Values(kinds[k]))
 		}
 	}
+}
+
+// good are the last good states of the files in the order of their paths.
+func (m *Manifests) good() (out []*manifest) {
+	for _, p := range slices.Sorted(maps.Keys(m.files)) {
+		if f := m.files[p].good; f != nil {
+			out = append(out, f)
+		}
+	}
+	return out
 }
 
 // mirrored are the slices of a file's Endpoints objects whose Services have no selector.
@@ -291,14 +295,4 @@ func (m *manifest) mirrored(services map[string]*Service) (out []Object) {
 		}
 	}
 	return out
-}
-
-func objects(all []Object) iter.Seq[Object] {
-	return func(yield func(Object) bool) {
-		for _, o := range all {
-			if !yield(o) {
-				return
-			}
-		}
-	}
 }

@@ -33,38 +33,43 @@ func (k *Kubernetes) Metadata(q *server.Query, label string) (value string, know
 
 // part is one part of a name of which n labels stand before the zone.
 func part(q *server.Query, n int, label string) (value string, known bool) {
-	at, strips := -1, false
-	switch label {
-	case "kind":
-		at = n - 1
-	case "namespace":
-		at = n - 2
-	case "service":
-		at = n - 3
-	case "endpoint":
-		if n == 4 {
-			at = 0
-		}
-	case "protocol":
-		if n == 5 {
-			at, strips = 1, true
-		}
-	case "port-name":
-		if n == 5 {
-			at, strips = 0, true
-		}
-	default:
-		return "", false
-	}
+	at, known := place(n, label)
 	if at < 0 || n > 5 {
-		return "", true
+		return "", known
 	}
 	if kind := string(q.Name.Label(n - 1)); kind != "svc" && kind != "pod" {
 		return "", true
 	}
 	text := q.Name.Label(at)
-	if strips {
+	if n == 5 && at < 2 {
 		text = strip(text)
 	}
 	return string(text), true
+}
+
+// place is which of n labels a part is, or -1 if it is none of them.
+func place(n int, part string) (at int, known bool) {
+	switch part {
+	case "kind":
+		return n - 1, true
+	case "namespace":
+		return n - 2, true
+	case "service":
+		return n - 3, true
+	case "endpoint":
+		if n == 4 {
+			return 0, true
+		}
+	case "protocol":
+		if n == 5 {
+			return 1, true
+		}
+	case "port-name":
+		if n == 5 {
+			return 0, true
+		}
+	default:
+		return -1, false
+	}
+	return -1, true
 }

@@ -23,14 +23,20 @@ func (a *asked) answerPod() server.Verdict {
 	if n > 3 || !ok {
 		return a.absent(whyNoPodAddress)
 	}
-	if a.k.opts.Pods == PodsVerified {
-		if !a.k.complete.Load() {
-			return a.k.notSynced(a.r)
-		}
-		if !a.k.hasPod(addr, a.label(1)) {
-			return a.absent(whyNoPod)
-		}
+	if a.k.opts.Pods == PodsInsecure {
+		return a.podAddress(addr)
 	}
+	if !a.k.complete.Load() {
+		return a.k.notSynced(a.r)
+	}
+	if !a.k.hasPod(addr, a.label(1)) {
+		return a.absent(whyNoPod)
+	}
+	return a.podAddress(addr)
+}
+
+// podAddress answers the name of an address that a Pod has, or may have.
+func (a *asked) podAddress(addr netip.Addr) server.Verdict {
 	switch {
 	case a.q.Type == wire.TypeSRV:
 		a.podSRV(addr)

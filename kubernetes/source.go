@@ -173,12 +173,8 @@ func FromService(s *corev1.Service) *Service {
 	case corev1.ServiceTypeExternalName:
 		out.Type, out.ExternalName, out.Headless = ExternalName, strings.Clone(s.Spec.ExternalName), false
 	}
-	ips := s.Spec.ClusterIPs
-	if len(ips) == 0 && s.Spec.ClusterIP != "" {
-		ips = []string{s.Spec.ClusterIP}
-	}
 	if out.Type != ExternalName {
-		out.ClusterIPs = addrs(ips)
+		out.ClusterIPs = addrs(clusterIPs(s))
 	}
 	if n := len(s.Spec.Ports); n > 0 {
 		out.Ports = make([]Port, n)
@@ -186,14 +182,28 @@ func FromService(s *corev1.Service) *Service {
 			out.Ports[i] = Port{Name: strings.Clone(p.Name), Number: uint16(p.Port), Protocol: protocolOf(p.Protocol)}
 		}
 	}
+	out.External = externals(s)
+	return out
+}
+
+// clusterIPs are the addresses of a Service; clusterIP alone is what old clusters and people write.
+func clusterIPs(s *corev1.Service) []string {
+	if len(s.Spec.ClusterIPs) == 0 {
+		return []string{s.Spec.ClusterIP}
+	}
+	return s.Spec.ClusterIPs
+}
+
+// externals are the addresses and names of a Service outside the cluster.
+func externals(s *corev1.Service) (out []External) {
 	for _, ip := range addrs(s.Spec.ExternalIPs) {
-		out.External = append(out.External, External{Addr: ip})
+		out = append(out, External{Addr: ip})
 	}
 	for _, in := range s.Status.LoadBalancer.Ingress {
 		if ip, err := netip.ParseAddr(in.IP); err == nil {
-			out.External = append(out.External, External{Addr: ip.Unmap().WithZone("")})
+			out = append(out, External{Addr: ip.Unmap().WithZone("")})
 		} else if in.Hostname != "" {
-			out.External = append(out.External, External{Hostname: strings.Clone(in.Hostname)})
+			out = append(out, External{Hostname: strings.Clone(in.Hostname)})
 		}
 	}
 	return out

@@ -9,10 +9,10 @@ func (a *asked) answerZonal(e *entry) server.Verdict {
 	n := a.zone
 	directive := a.label(n - 5)
 	pin, prefer := string(directive) == "pin", string(directive) == "prefer"
-	if string(a.label(n-4)) != "_zone" || !pin && !prefer {
+	if !pin && !prefer {
 		return a.absent(whyNoSuchName)
 	}
-	if e.eps == nil {
+	if e.eps == nil || n == 5 { // n is 5 above the names of zones
 		return a.nodata()
 	}
 	zone := a.q.Name.Span(0, n-5)
@@ -31,12 +31,4 @@ func (a *asked) answerZonal(e *entry) server.Verdict {
 		s.zone = zone
 	}
 	return a.answerEndpoints(&s, e)
-}
-
-// zonalParent answers DIRECTIVE._zone.SERVICE…, above the names of zones.
-func (a *asked) zonalParent(directive []byte) server.Verdict {
-	if string(directive) == "pin" || string(directive) == "prefer" {
-		return a.nodata()
-	}
-	return a.absent(whyNoSuchName)
 }
