@@ -33,6 +33,7 @@ type decoder struct {
 	pods       bool
 	// warn takes fields that are not known: those of a newer cluster, or slips of the pen.
 	warn func(place string, err error)
+	full func(reduced Object, from any) // nil, or told what each object was before it was reduced
 }
 
 func newDecoder(o *Options, warn func(place string, err error)) (*decoder, error) {
@@ -153,21 +154,21 @@ func (d *decoder) object(m *manifest, place string, doc []byte, t metav1.TypeMet
 		var o corev1.Namespace
 		err := d.read(place, doc, &o, t.Kind, &o.ObjectMeta, false)
 		if err == nil && d.namespaces.Matches(namespaceLabels(&o)) {
-			m.objects = append(m.objects, FromNamespace(&o))
+			d.take(m, FromNamespace(&o), &o)
 		}
 		return err
 	case "v1 Service":
 		var o corev1.Service
 		err := d.read(place, doc, &o, t.Kind, &o.ObjectMeta, true, func() error { return checkService(&o) })
 		if err == nil && d.keep(m, &o.ObjectMeta) {
-			m.objects = append(m.objects, FromService(&o))
+			d.take(m, FromService(&o), &o)
 		}
 		return err
 	case "discovery.k8s.io/v1 EndpointSlice":
 		var o discoveryv1.EndpointSlice
 		err := d.read(place, doc, &o, t.Kind, &o.ObjectMeta, true, func() error { return checkSlice(&o) })
 		if err == nil && d.keep(m, &o.ObjectMeta) {
-			m.objects = append(m.objects, FromEndpointSlice(&o))
+			d.take(m, FromEndpointSlice(&o), &o)
 		}
 		return err
 	case "v1 Endpoints":
@@ -184,11 +185,18 @@ func (d *decoder) object(m *manifest, place string, doc []byte, t metav1.TypeMet
 		var o corev1.Pod
 		err := d.read(place, doc, &o, t.Kind, &o.ObjectMeta, true, func() error { return checkPod(&o) })
 		if err == nil && d.keep(m, &o.ObjectMeta) {
-			m.objects = append(m.objects, FromPod(&o))
+			d.take(m, FromPod(&o), &o)
 		}
 		return err
 	}
 	return nil
+}
+
+func (d *decoder) take(m *manifest, reduced Object, from any) {
+	m.objects = append(m.objects, reduced)
+	if d.full != nil {
+		d.full(reduced, from)
+	}
 }
 
 // keep says whether the labels option lets an object be seen, and notes its namespace.
