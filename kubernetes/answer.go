@@ -13,6 +13,9 @@ const (
 	schemaTTL     = 28800
 )
 
+// svcLabel is the wire form of the label that all names of Services have in front of the zone.
+const svcLabel = "\x03svc"
+
 // answerName answers a name below the zone: [[ENDPOINT|_PORT._PROTOCOL].]SERVICE.NAMESPACE.svc and ADDRESS.NAMESPACE.pod.
 func (a *asked) answerName() server.Verdict {
 	n := a.zone
@@ -200,7 +203,7 @@ func (a *asked) beginSRV(weight, port uint16) {
 func (a *asked) putService(e *entry, host string) {
 	a.r.PutString(host)
 	a.r.PutString(e.key)
-	a.r.PutString("\x03svc")
+	a.r.PutString(svcLabel)
 	a.putZone()
 }
 

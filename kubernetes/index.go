@@ -353,7 +353,9 @@ func (x *Index) newSlice(s *EndpointSlice) *sliceData {
 		if host == "" && x.names {
 			host = e.Pod
 		}
-		it.host, _ = wireLabels(host)
+		if host != "" {
+			it.host, _ = wireLabels(host)
+		}
 		if x.zonal && e.Zone != "" {
 			if z, ok := wireLabels(e.Zone); ok {
 				it.zone = z

@@ -139,6 +139,7 @@ type asked struct {
 	q    *server.Query
 	zone int        // labels before the zone
 	apex server.Ref // where the zone stands in the question, in the letters of the client; NoRef if the name is not the question's
+	tail server.Ref // where svc and the primary zone stand in the reply, for PTR records; NoRef if nowhere
 }
 
 // label is label i of the name.

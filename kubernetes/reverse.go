@@ -97,20 +97,31 @@ func (s *svcData) has(addr netip.Addr) bool {
 	return false
 }
 
-// ptr appends a PTR record to a Service, or to the endpoint of it with that host, or with that address if it has no host.
+// ptr appends a PTR record to a Service, or to the endpoint of it with that host, or with that address if it has no host. Nothing in the
+// question ends like the target, so that only further targets are worth compressing.
 func (a *asked) ptr(e *entry, host string, addr netip.Addr) {
-	var buf [2 * wire.MaxName]byte
-	b := buf[:0]
-	if host != "" {
-		b = append(b, host...)
-	} else if addr.IsValid() {
-		b = appendDashed(b, addr)
+	var buf [64]byte
+	dashed := buf[:0]
+	if host == "" && addr.IsValid() {
+		dashed = appendDashed(dashed, addr)
 	}
-	b = append(append(b, e.key...), "\x03svc"...)
-	b = append(b, a.k.primary.Name()...)
-	if len(b) <= wire.MaxName {
-		a.r.PTR(server.Owner, a.k.opts.TTL, b)
+	zone := string(a.k.primary.Name())
+	if len(host)+len(dashed)+len(e.key)+len(svcLabel)+len(zone) > wire.MaxName {
+		return
 	}
+	r := a.r
+	r.Begin(server.Answer, server.Owner, wire.TypePTR, a.k.opts.TTL)
+	r.Put(dashed)
+	r.PutString(host)
+	r.PutString(e.key)
+	if a.tail != server.NoRef {
+		r.PutLabels(nil, a.tail)
+	} else {
+		a.tail = server.Ref(r.Len())
+		r.PutString(svcLabel)
+		r.PutString(zone)
+	}
+	r.End()
 }
 
 // reverseAddr is the address that a name of in-addr.arpa (RFC 1035 3.5) or ip6.arpa (RFC 3596 2.5) stands for.
