@@ -82,8 +82,10 @@ func (a *asked) describe(b []byte, why reason) []byte {
 
 // describeOther is for names that are of no form which a cluster zone has.
 func (a *asked) describeOther(b []byte) []byte {
-	if last := a.label(a.zone - 1); a.zone > 1 && string(last) != "svc" && string(last) != "pod" {
-		return a.candidate(b, a.zone)
+	if a.zone > 1 {
+		if last := a.label(a.zone - 1); string(last) != "svc" && string(last) != "pod" {
+			return a.candidate(b, a.zone)
+		}
 	}
 	return append(b, "no such name in a cluster zone"...)
 }
