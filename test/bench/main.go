@@ -30,6 +30,7 @@ type options struct {
 	rate     int
 	only     *regexp.Regexp
 	servers  []string
+	started  time.Time
 }
 
 func main() {
@@ -59,6 +60,7 @@ func main() {
 		fmt.Fprintln(os.Stderr, "bench: -run:", err)
 		os.Exit(2)
 	}
+	o.started = time.Now()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
 	if err := bench(ctx, &o); err != nil {
@@ -77,7 +79,7 @@ func bench(ctx context.Context, o *options) error {
 		return err
 	}
 	defer os.RemoveAll(dir)
-	progress("generating a cluster of %d Services", o.services)
+	o.progress("generating a cluster of %d Services", o.services)
 	if err := writeCluster(dir, o.services); err != nil {
 		return err
 	}
@@ -85,7 +87,7 @@ func bench(ctx context.Context, o *options) error {
 	if err != nil {
 		return err
 	}
-	progress("building clusterdns")
+	o.progress("building clusterdns")
 	servers, err := prepare(ctx, dir, o.servers)
 	if err != nil {
 		return err
@@ -94,7 +96,7 @@ func bench(ctx context.Context, o *options) error {
 	for round := range o.rounds {
 		for i := range servers {
 			s := &servers[i]
-			progress("round %d of %d: %s", round+1, o.rounds, s.name)
+			o.progress("round %d of %d: %s", round+1, o.rounds, s.name)
 			err := s.measure(ctx, o, loads, func(load string, r result) {
 				if results[load] == nil {
 					results[load] = map[string][]result{}
@@ -110,8 +112,6 @@ func bench(ctx context.Context, o *options) error {
 	return nil
 }
 
-var started = time.Now()
-
-func progress(format string, args ...any) {
-	fmt.Fprintf(os.Stderr, "%6.1fs  %s\n", time.Since(started).Seconds(), fmt.Sprintf(format, args...))
+func (o *options) progress(format string, args ...any) {
+	fmt.Fprintf(os.Stderr, "%6.1fs  %s\n", time.Since(o.started).Seconds(), fmt.Sprintf(format, args...))
 }
