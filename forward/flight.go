@@ -12,6 +12,7 @@ import (
 // make names that meet; those that do by chance are told apart by comparing them.
 type key struct {
 	name   uint64
+	opts   uint64 // hash of the EDNS options, 0 without
 	typ    wire.Type
 	class  wire.Class
 	flags  wire.Flags

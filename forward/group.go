@@ -147,7 +147,7 @@ func (g *group) lead(ctx context.Context, r *server.Reply, x *exchange, begun ti
 
 // fill makes x ask what q asks, and gives the key of the question.
 func (x *exchange) fill(q *server.Query) key {
-	x.question.set(q.Name.Bytes(), q.Type, q.Class, q.Flags, q.EDNS.DO)
+	x.question.set(q.Name.Bytes(), q.Type, q.Class, q.Flags, q.EDNS.DO, q.ToUpstream)
 	if x.group.opts.RandomCase {
 		x.question.randomizeCase()
 	}
@@ -159,6 +159,9 @@ func (x *exchange) fill(q *server.Query) key {
 		flags:  q.Flags & (wire.FlagRD | wire.FlagCD),
 		do:     q.EDNS.DO,
 		stream: x.stream,
+	}
+	if len(q.ToUpstream) > 0 {
+		x.key.opts = maphash.Bytes(x.group.flights.seed, q.ToUpstream)
 	}
 	return x.key
 }

@@ -107,7 +107,7 @@ func (g *group) probe(ctx context.Context, u *upstream, over proto) (time.Durati
 	if g.opts.HealthCheck.NoRec {
 		flags = 0
 	}
-	x.question.set([]byte(g.opts.HealthCheck.Domain), wire.TypeNS, wire.ClassIN, flags, false)
+	x.question.set([]byte(g.opts.HealthCheck.Domain), wire.TypeNS, wire.ClassIN, flags, false, nil)
 	sent := time.Now()
 	a := x.attempt(u, over, sent)
 	if err := u.send(a); err != nil {

@@ -44,7 +44,7 @@ func (u *upstream) Probe(ctx context.Context, qu server.Question) error {
 	if qu.RD {
 		flags = wire.FlagRD
 	}
-	x.question.set(qu.Name, qu.Type, qu.Class, flags, qu.DO)
+	x.question.set(qu.Name, qu.Type, qu.Class, flags, qu.DO, nil)
 	a := x.attempt(u, g.over(u, false), time.Now())
 	if err := u.send(a); err != nil {
 		return err

@@ -9,7 +9,7 @@ import (
 	"github.com/clusterdns/clusterdns/server/wire"
 )
 
-// optLen is the length of the OPT record that our questions end with.
+// optLen is the length of an OPT record without options.
 const optLen = 11
 
 // bufferLen is the room for one datagram. Upstreams are told that we take server.OurUDPSize; one that sends more than this all
@@ -28,12 +28,13 @@ type message struct {
 // change what the reply says. The id is put in for each attempt.
 type question struct {
 	msg  []byte // whole, with OPT at its end
+	opt  int    // length of the OPT record
 	qend int    // behind the question
 }
 
-// set builds the question. AD is always set: the reply is shared by those who want to know whether it is authentic and those who do
+// set builds the question, with EDNS options besides. AD is always set: the reply is shared by those who want to know whether it is authentic and those who do
 // not, and the server tells each what it asked for (RFC 6840 5.7).
-func (m *question) set(name []byte, t wire.Type, c wire.Class, flags wire.Flags, do bool) {
+func (m *question) set(name []byte, t wire.Type, c wire.Class, flags wire.Flags, do bool, options []byte) {
 	flags = flags&(wire.FlagRD|wire.FlagCD) | wire.FlagAD
 	b := append(m.msg[:0], 0, 0, byte(flags>>8), byte(flags), 0, 1, 0, 0, 0, 0, 0, 1)
 	b = append(b, name...)
@@ -43,7 +44,9 @@ func (m *question) set(name []byte, t wire.Type, c wire.Class, flags wire.Flags,
 	if do {
 		dobit = 0x80
 	}
-	m.msg = append(b, 0, 0, byte(wire.TypeOPT), server.OurUDPSize>>8, server.OurUDPSize&0xFF, 0, 0, dobit, 0, 0, 0)
+	m.msg = append(b, 0, 0, byte(wire.TypeOPT), server.OurUDPSize>>8, server.OurUDPSize&0xFF, 0, 0, dobit, 0, byte(len(options)>>8), byte(len(options)))
+	m.msg = append(m.msg, options...)
+	m.opt = optLen + len(options)
 }
 
 // randomizeCase gives the letters of the name random case, which whoever forges a reply has to guess too (draft-vixie-dnsext-dns0x20).
@@ -67,7 +70,7 @@ func (m *question) randomizeCase() {
 func (m *question) append(b []byte, id uint16, plain bool) []byte {
 	at := len(b)
 	if plain {
-		b = append(b, m.msg[:len(m.msg)-optLen]...)
+		b = append(b, m.msg[:len(m.msg)-m.opt]...)
 		b[at+11] = 0
 	} else {
 		b = append(b, m.msg...)

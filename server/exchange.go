@@ -22,6 +22,7 @@ type Rest struct {
 	client netip.AddrPort // on whose behalf
 	local  netip.AddrPort
 	depth  uint8
+	toUp   []byte
 }
 
 // Rest is the chain behind the handler that is being asked.
@@ -34,7 +35,7 @@ func (q *Query) Here() Rest { return q.from(q.cursor) }
 func (q *Query) Start() Rest { return q.from(-1) }
 
 func (q *Query) from(cursor int) Rest {
-	return Rest{e: q.table.engine, table: q.table, block: q.Block, chain: q.chain, cursor: cursor, client: q.Client, local: q.Local, depth: q.depth}
+	return Rest{e: q.table.engine, table: q.table, block: q.Block, chain: q.chain, cursor: cursor, client: q.Client, local: q.Local, depth: q.depth, toUp: q.ToUpstream}
 }
 
 // Question is what Exchange asks.
@@ -69,7 +70,7 @@ func (t Rest) Exchange(ctx context.Context, qu Question) *Packed {
 	s := t.e.take()
 	defer t.e.release(s)
 	q := &s.q
-	*q = Query{Transport: Internal, Client: t.client, Local: t.local, Received: time.Now(), table: t.table, raw: s.in[:0], depth: t.depth + 1}
+	*q = Query{Transport: Internal, Client: t.client, Local: t.local, Received: time.Now(), table: t.table, raw: s.in[:0], depth: t.depth + 1, ToUpstream: t.toUp}
 	q.raw = question(q.raw, qu)
 	q.Class = qu.Class
 	h, _ := wire.ParseHeader(q.raw)

@@ -43,6 +43,9 @@ type Query struct {
 	ID    uint16
 	Flags wire.Flags // of the query as it came
 	EDNS  wire.EDNS  // of the query as it came
+	// ToUpstream are EDNS options for the servers that are asked for this query, in wire form: what rewrite has set. The client's own are not
+	// passed on. It must outlive the query's handlers.
+	ToUpstream []byte
 
 	Client    netip.AddrPort // who asked; without a zone for IPv6 link-local addresses
 	Local     netip.AddrPort // the address that was asked; the port alone where the system does not tell

@@ -120,30 +120,40 @@ func (p *parser) subnet(o *Option) (err error) {
 	return nil
 }
 
-// apply changes the EDNS options that go on with the query, and says whether it did anything. The reply's OPT is the server's own.
+// apply changes the EDNS options that go on with the query, and says whether it did anything. Of the client's own, those go on that a rule
+// looks at and leaves. The reply's OPT is the server's own.
 func (o *Option) apply(q *server.Query) bool {
-	_, found := q.EDNS.Option(o.Code)
+	mine := wire.EDNS{Options: q.ToUpstream}
+	data, found := mine.Option(o.Code)
+	if !found {
+		data, found = q.EDNS.Option(o.Code)
+	}
+	done := true
 	switch o.Action {
 	case "append":
-		if found {
-			return false
-		}
+		done = !found
 	case "replace", "unset":
-		if !found {
-			return false
+		done = found
+	}
+	switch {
+	case o.Action == "unset":
+		if found {
+			q.ToUpstream = without(q.ToUpstream, o.Code)
 		}
+		return done
+	case done:
+		data = o.value(q)
+	case !found:
+		return false
 	}
-	q.EDNS.Options = without(q.EDNS.Options, o.Code)
-	if o.Action != "unset" {
-		data := o.value(q)
-		q.EDNS.Options = binary.BigEndian.AppendUint16(q.EDNS.Options, o.Code)
-		q.EDNS.Options = binary.BigEndian.AppendUint16(q.EDNS.Options, uint16(len(data)))
-		q.EDNS.Options = append(q.EDNS.Options, data...)
-	}
-	return true
+	q.ToUpstream = without(q.ToUpstream, o.Code)
+	q.ToUpstream = binary.BigEndian.AppendUint16(q.ToUpstream, o.Code)
+	q.ToUpstream = binary.BigEndian.AppendUint16(q.ToUpstream, uint16(len(data)))
+	q.ToUpstream = append(q.ToUpstream, data...)
+	return done
 }
 
-// without copies options but for those of one code. They alias the query as it came, which stays.
+// without copies options but for those of one code.
 func without(options []byte, code uint16) []byte {
 	var out []byte
 	for len(options) >= 4 {
