@@ -50,6 +50,7 @@ func buildView(s *site, all []view.Options) error {
 	})
 	if err == nil {
 		s.view, s.match = v.Name(), v.Match
+		s.options.Reserved = true
 		s.provide(v)
 	}
 	return err

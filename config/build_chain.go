@@ -64,6 +64,7 @@ func buildLocal(s *site, o local.Options) error {
 
 func buildACL(s *site, all []acl.Options) error {
 	h := acl.New(all, s.shared.acl)
+	s.options.Reserved = true
 	s.handle(h)
 	// What rewrite and its like make of the query is judged once more, before anything answers it.
 	s.handleBefore("template", h.Final())
@@ -173,9 +174,12 @@ func buildKubernetes(s *site, o kubernetes.Options) error {
 		log := s.logger()
 		deps := kubernetes.Deps{Log: log, Local: localAddrs(s.hosts)}
 		var source kubernetes.Source
-		if len(o.Manifests) > 0 {
+		switch {
+		case s.shared.source != nil:
+			source = s.shared.source(o)
+		case len(o.Manifests) > 0:
 			source = kubernetes.NewManifests(o, log)
-		} else {
+		default:
 			source = kubernetes.NewAPIServer(o, s.shared.kubernetes, log)
 		}
 		return &cluster{kubernetes.New(o, source, deps), s.shared}, nil

@@ -154,6 +154,8 @@ func settings() []Directive {
 			parseReload, buildReload),
 		row(Directive{Name: "nsid", Usage: "[DATA]", Help: "tells clients that ask which server answered"},
 			nsid.Parse, buildNSID),
+		row(Directive{Name: "ede", Usage: "on|off", Help: "says in replies why there is no answer, or does not"},
+			parseEDE, buildEDE),
 		row(Directive{Name: "bufsize", Usage: "[SIZE]", Help: "bounds the size of replies over UDP"},
 			bufsize.Parse, buildBufsize),
 		row(Directive{Name: "bind", Usage: "ADDRESS|INTERFACE…", Help: "listens on these addresses instead of all", Repeat: true},

@@ -39,6 +39,9 @@ type Shared struct {
 	build    prometheus.Build
 	stacks   atomic.Bool // stack traces of panics are logged
 
+	// source says where kubernetes directives read from; nil for what their options name.
+	source func(kubernetes.Options) kubernetes.Source
+
 	// The metrics of directives.
 	prometheus *prometheus.Metrics
 	reload     *reloadMetrics
