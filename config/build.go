@@ -16,6 +16,7 @@ import (
 	"github.com/clusterdns/clusterdns/plugin/pprof"
 	"github.com/clusterdns/clusterdns/plugin/prometheus"
 	"github.com/clusterdns/clusterdns/plugin/ready"
+	"github.com/clusterdns/clusterdns/plugin/transfer"
 	"github.com/clusterdns/clusterdns/server"
 	"github.com/clusterdns/clusterdns/server/wire"
 )
@@ -27,6 +28,7 @@ type generation struct {
 	prev    *generation // only while building
 	sites   []*site
 	kept    map[partKey]*part
+	changes map[string]*notifier // by server block
 	routes  []admin.Route
 	ready   []ready.Part
 	waits   []*part // those that are new and starters
@@ -81,6 +83,9 @@ type site struct {
 	tls       *tls.Config
 	forwarder server.Forwarder
 	cluster   *cluster
+	sources   []transfer.Source // whose zones can be transferred, in the order of the chain
+	notify    *notifier
+	transfer  *transfer.Transfer
 	last      []func() error // see finally
 }
 
@@ -114,7 +119,7 @@ func (s *site) handleEach(f func(*server.Block) server.Handler) {
 func (s *site) finally(f func() error) {
 	u := s.use
 	s.last = append(s.last, func() error {
-		s.use = u
+		s.use, s.made = u, 0
 		return s.at(f())
 	})
 }
@@ -181,7 +186,7 @@ func keep[T any](s *site, options any, make func() (T, error)) (T, error) {
 
 // build makes a generation of a configuration, beside the one that runs now, if any. It starts nothing; what it makes can be dropped.
 func build(shared *Shared, c *Config, prev *generation) (*generation, error) {
-	g := &generation{shared: shared, config: c, prev: prev, kept: map[partKey]*part{}}
+	g := &generation{shared: shared, config: c, prev: prev, kept: map[partKey]*part{}, changes: map[string]*notifier{}}
 	defer func() { g.prev = nil }()
 	var errs []error
 	seen := newOverlaps()
@@ -202,6 +207,7 @@ func build(shared *Shared, c *Config, prev *generation) (*generation, error) {
 
 func (g *generation) site(b *Block) (*site, error) {
 	s := &site{generation: g, block: b, key: blockKey(b)}
+	s.notify = g.notifier(s.key)
 	var errs []error
 	for i := 0; i < len(b.Uses); {
 		end := i + 1
@@ -214,6 +220,7 @@ func (g *generation) site(b *Block) (*site, error) {
 	for _, f := range s.last {
 		errs = appendError(errs, f())
 	}
+	s.taken = append(s.taken, func() { s.notify.to.Store(s.transfer) })
 	slices.SortStableFunc(s.chain, func(a, b stage) int { return a.rank - b.rank })
 	if len(s.hosts) == 0 {
 		s.hosts = []string{""}

@@ -14,12 +14,10 @@ import (
 	"github.com/clusterdns/clusterdns/kubernetes"
 	"github.com/clusterdns/clusterdns/plugin/acl"
 	anytype "github.com/clusterdns/clusterdns/plugin/any"
-	"github.com/clusterdns/clusterdns/plugin/auto"
 	"github.com/clusterdns/clusterdns/plugin/autopath"
 	"github.com/clusterdns/clusterdns/plugin/chaos"
 	"github.com/clusterdns/clusterdns/plugin/dns64"
 	"github.com/clusterdns/clusterdns/plugin/erratic"
-	"github.com/clusterdns/clusterdns/plugin/file"
 	"github.com/clusterdns/clusterdns/plugin/header"
 	"github.com/clusterdns/clusterdns/plugin/hosts"
 	"github.com/clusterdns/clusterdns/plugin/loadbalance"
@@ -194,22 +192,6 @@ func buildKubernetes(s *site, o kubernetes.Options) error {
 func buildDNS64(s *site, o dns64.Options) error {
 	s.handle(dns64.New(o, s.shared.dns64))
 	return nil
-}
-
-func buildFile(s *site, all []file.Options) error {
-	f, err := keep(s, all, func() (*file.File, error) { return file.New(all, s.logger(), nil), nil })
-	if err == nil {
-		s.handle(f)
-	}
-	return err
-}
-
-func buildAuto(s *site, o auto.Options) error {
-	a, err := keep(s, o, func() (*auto.Auto, error) { return auto.New(o, s.logger(), nil), nil })
-	if err == nil {
-		s.handle(a)
-	}
-	return err
 }
 
 // localFresh is how long the addresses of the host are taken to be what they were: they hardly change, and to list them takes system calls.

@@ -33,7 +33,7 @@ func (u *Use) Settings() []Setting {
 		if values, ok := u.reparse(in); ok {
 			trace(out, values, l.Name)
 		} else {
-			traceName(out, l.Name)
+			traceWords(out, &l)
 		}
 	}
 	in := *u.Input
@@ -61,11 +61,15 @@ func trace(out, without []Setting, at directive.Arg) {
 	}
 }
 
-// traceName notes the place of a line without which the directive cannot be, for the settings of its name.
-func traceName(out []Setting, at directive.Arg) {
+// traceWords notes the place of a line without which the directive cannot be, for the settings of its name or with a word of it.
+func traceWords(out []Setting, l *directive.Line) {
 	for i := range out {
-		if out[i].From == "" && strings.HasPrefix(plain(out[i].Name), plain(at.Text)) {
-			out[i].From = fmt.Sprintf("%s:%d", at.File, at.Line)
+		found := strings.HasPrefix(plain(out[i].Name), plain(l.Name.Text))
+		for _, a := range l.Args {
+			found = found || strings.Contains(out[i].Value, a.Text)
+		}
+		if out[i].From == "" && found {
+			out[i].From = fmt.Sprintf("%s:%d", l.Name.File, l.Name.Line)
 		}
 	}
 }

@@ -47,6 +47,7 @@ import (
 	"github.com/clusterdns/clusterdns/plugin/header"
 	"github.com/clusterdns/clusterdns/plugin/health"
 	"github.com/clusterdns/clusterdns/plugin/hosts"
+	k8sexternal "github.com/clusterdns/clusterdns/plugin/k8s_external"
 	"github.com/clusterdns/clusterdns/plugin/loadbalance"
 	"github.com/clusterdns/clusterdns/plugin/local"
 	querylog "github.com/clusterdns/clusterdns/plugin/log"
@@ -59,8 +60,10 @@ import (
 	"github.com/clusterdns/clusterdns/plugin/ratelimit"
 	"github.com/clusterdns/clusterdns/plugin/ready"
 	"github.com/clusterdns/clusterdns/plugin/rewrite"
+	"github.com/clusterdns/clusterdns/plugin/secondary"
 	"github.com/clusterdns/clusterdns/plugin/template"
 	tlsconf "github.com/clusterdns/clusterdns/plugin/tls"
+	"github.com/clusterdns/clusterdns/plugin/transfer"
 	"github.com/clusterdns/clusterdns/plugin/view"
 	"github.com/clusterdns/clusterdns/plugin/whoami"
 )
@@ -214,8 +217,12 @@ func answerers() []Directive {
 	return []Directive{
 		row(Directive{Name: "template", Usage: "CLASS TYPE [ZONES…]", Help: "answers from templates of records", Repeat: true, OneLine: []string{"rcode"}},
 			template.Parse, buildTemplate),
+		group(Directive{Name: "transfer", Usage: "[ZONES…]", Help: "gives zones to other servers"},
+			transfer.Parse, buildTransfer),
 		row(Directive{Name: "hosts", Usage: "[FILE [ZONES…]]", Help: "answers from a file of hosts", OneLine: []string{"ttl", "no_reverse"}},
 			hosts.Parse, buildHosts),
+		row(Directive{Name: "k8s_external", Usage: "[ZONES…]", Help: "answers for Services by their addresses outside the cluster", OneLine: []string{"apex", "ttl", "headless"}},
+			k8sexternal.Parse, buildExternal),
 		row(Directive{Name: "kubernetes", Usage: "[ZONES…]", Help: "answers the names of a cluster", OneLine: []string{"ttl"}},
 			kubernetes.Parse, buildKubernetes),
 		row(Directive{Name: "dns64", Usage: "[PREFIX]", Help: "makes AAAA records of A records", OneLine: []string{"prefix", "translate_all", "allow_ipv4"}},
@@ -224,6 +231,8 @@ func answerers() []Directive {
 			file.Parse, buildFile),
 		row(Directive{Name: "auto", Usage: "[ZONES…]", Help: "answers from the zone files of a folder", Repeat: true},
 			auto.Parse, buildAuto),
+		group(Directive{Name: "secondary", Usage: "[ZONES…]", Help: "answers from zones of other servers"},
+			secondary.Parse, buildSecondary),
 		row(Directive{Name: "cache", Usage: "[TTL] [ZONES…]", Help: "keeps answers that had to be waited for"},
 			cache.Parse, buildCache),
 		row(Directive{Name: "loop", Help: "finds upstream servers that lead back here, and cuts them off"},

@@ -46,7 +46,7 @@ func (l *linter) say(at directive.Arg, format string, args ...any) {
 func answers(name string) bool {
 	for _, d := range answerers() {
 		if d.Name == name {
-			return name != "cache" && name != "loop" && name != "dns64" && name != "import"
+			return !slices.Contains([]string{"cache", "loop", "dns64", "transfer", "import"}, name)
 		}
 	}
 	return false
