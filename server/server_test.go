@@ -9,6 +9,7 @@ import (
 
 	"github.com/clusterdns/clusterdns/server"
 	"github.com/clusterdns/clusterdns/server/servertest"
+	"github.com/clusterdns/clusterdns/server/wire"
 )
 
 // answerA answers every A question with one address.
@@ -64,9 +65,15 @@ func (b broken) Answer(r *server.Reply, q *server.Query) server.Verdict {
 func TestNobodyAnswers(t *testing.T) {
 	t.Parallel()
 	for _, v := range []server.Verdict{server.Pass, server.Done} {
-		s := servertest.Start(t, servertest.Block(".", server.Stage{Name: "broken", Handler: broken{v}}))
-		if r := s.Ask(t, "example.org.", dns.TypeA); r.Rcode != dns.RcodeServerFailure {
-			t.Errorf("verdict %d: got %v, want SERVFAIL", v, r)
+		panicked := 0
+		s := server.New(server.DefaultLimits(), server.Hooks{Panic: func(any, []byte) { panicked++ }})
+		d := s.Direct([]*server.Block{servertest.Block(".", server.Stage{Name: "broken", Handler: broken{v}})})
+		reply, ok := d.Answer(servertest.Pack(t, servertest.Query("example.org.", dns.TypeA, 0)), servertest.Client, server.UDP)
+		if !ok || wire.Flags(reply[3]).RCode() != wire.RCodeServFail {
+			t.Errorf("verdict %d: %x, want SERVFAIL", v, reply)
+		}
+		if want := int(v / server.Done); panicked != want {
+			t.Errorf("verdict %d: the hook was told of %d panics, want %d", v, panicked, want)
 		}
 	}
 }

@@ -4,6 +4,7 @@ package servertest
 
 import (
 	"context"
+	"fmt"
 	"net"
 	"net/netip"
 	"testing"
@@ -37,7 +38,7 @@ func Block(zone string, chain ...server.Stage) *server.Block {
 // Start serves blocks over UDP and TCP on a free port until the test ends.
 func Start(t testing.TB, blocks ...*server.Block) *Server {
 	t.Helper()
-	s := server.New(server.DefaultLimits(), server.Hooks{})
+	s := server.New(server.DefaultLimits(), strict())
 	if err := s.Apply([]server.Listener{{Host: "127.0.0.1", Port: "0", Blocks: blocks}}); err != nil {
 		t.Fatal(err)
 	}
@@ -49,6 +50,11 @@ func Start(t testing.TB, blocks ...*server.Block) *Server {
 		}
 	})
 	return &Server{Addr: s.Addrs()["127.0.0.1:0"].String(), Blocks: blocks, server: s}
+}
+
+// strict are hooks that do not let a handler's panic pass for SERVFAIL.
+func strict() server.Hooks {
+	return server.Hooks{Panic: func(v any, stack []byte) { panic(fmt.Sprintf("a handler panicked: %v\n%s", v, stack)) }}
 }
 
 // Query makes a question with RD set; edns 0 means no OPT record.
@@ -86,7 +92,7 @@ func (s *Server) Ask(t testing.TB, name string, typ uint16) *dns.Msg {
 
 // Direct asks blocks in process, without sockets.
 func Direct(blocks ...*server.Block) *server.Direct {
-	return server.New(server.DefaultLimits(), server.Hooks{}).Direct(blocks)
+	return server.New(server.DefaultLimits(), strict()).Direct(blocks)
 }
 
 // Pack is the wire form of m.
