@@ -76,6 +76,7 @@ type session struct {
 	status      *status
 	relisted    chan struct{} // holds one: a kind was read whole
 	reconnected chan struct{} // holds one: a watch was opened again
+	litter      litter
 }
 
 // run returns when ctx has ended and all goroutines with it.

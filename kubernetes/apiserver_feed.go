@@ -65,7 +65,7 @@ type feed struct {
 func newFeed(k Kind, o *Options, c *connection, s *session, to Sink, m *SourceMetrics) *feed {
 	f := &feed{kind: k, res: resourceOf(k), session: s}
 	f.client = c.groups[f.res.gv]
-	f.store = &store{feed: f, sink: to, metrics: m}
+	f.store = &store{feed: f, sink: to, metrics: m, litter: &s.litter, names: o.EndpointPodNames, zones: o.Zonal}
 	f.store.services, _ = to.(serviceIndex)
 	if len(o.Namespaces) == 1 && k != KindNamespace {
 		f.namespace = o.Namespaces[0]
@@ -218,7 +218,7 @@ func (f *feed) list(ctx context.Context, o metav1.ListOptions) (kruntime.Object,
 		if err := f.request(&o).Do(ctx).Into(page); err != nil {
 			return nil, err
 		}
-		next, err := out.add(page)
+		next, err := f.store.add(out, page)
 		if err != nil {
 			return nil, fmt.Errorf("list of %s: %w", f.res.name, err)
 		}

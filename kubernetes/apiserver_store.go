@@ -27,6 +27,9 @@ type store struct {
 	services serviceIndex // nil if the sink is none
 	metrics  *SourceMetrics
 	triggers triggers
+	litter   *litter
+	names    bool // the names of endpoints' Pods are needed
+	zones    bool // the zones of endpoints are needed
 }
 
 var (
@@ -36,12 +39,16 @@ var (
 
 // Transformer makes the reflector reduce the objects of a streamed list as they arrive.
 func (s *store) Transformer() cache.TransformFunc {
-	return func(in any) (any, error) { return reduce(in) }
+	return func(in any) (any, error) {
+		o, err := s.reduce(in)
+		s.litter.add(in)
+		return o, err
+	}
 }
 
 // Add is called for events only, lists come through Replace.
 func (s *store) Add(in any) error {
-	o, err := reduce(in)
+	o, err := s.reduce(in)
 	if err != nil {
 		return err
 	}
@@ -70,7 +77,7 @@ func (s *store) Delete(in any) error {
 func (s *store) Replace(list []any, version string) error {
 	all := make([]Object, 0, len(list))
 	for _, in := range list {
-		o, err := reduce(in)
+		o, err := s.reduce(in)
 		if err != nil {
 			return err
 		}
@@ -114,6 +121,14 @@ func (s *store) observe(slice *EndpointSlice) {
 	}
 }
 
+// reduce is the function reduce for what the options need.
+func (s *store) reduce(in any) (Object, error) {
+	if e, ok := in.(*discoveryv1.EndpointSlice); ok {
+		s.trim(e)
+	}
+	return reduce(in)
+}
+
 // reduce makes an Object of what the API server sent, or gives back one that is reduced already.
 func reduce(in any) (Object, error) {
 	switch o := in.(type) {
@@ -131,6 +146,18 @@ func reduce(in any) (Object, error) {
 		return FromPod(o), nil
 	}
 	return nil, fmt.Errorf("an object of type %T, which was not asked for", in)
+}
+
+// trim drops what the options have no use for. Of a large list the names of Pods would be a third.
+func (s *store) trim(e *discoveryv1.EndpointSlice) {
+	for i := range e.Endpoints {
+		if !s.names {
+			e.Endpoints[i].TargetRef = nil
+		}
+		if !s.zones {
+			e.Endpoints[i].Zone = nil
+		}
+	}
 }
 
 // reduced carries an Object through the part of client-go that wants objects of the API.
@@ -157,7 +184,7 @@ func (l *reducedList) DeepCopyObject() kruntime.Object {
 }
 
 // add reduces a page and gives the token of the next one, "" after the last.
-func (l *reducedList) add(page kruntime.Object) (next string, err error) {
+func (s *store) add(l *reducedList, page kruntime.Object) (next string, err error) {
 	m, err := meta.ListAccessor(page)
 	if err != nil {
 		return "", err
@@ -165,9 +192,10 @@ func (l *reducedList) add(page kruntime.Object) (next string, err error) {
 	// Every page carries the version of the first.
 	l.ResourceVersion = m.GetResourceVersion()
 	err = meta.EachListItem(page, func(item kruntime.Object) error {
-		o, err := reduce(item)
+		o, err := s.reduce(item)
 		if err == nil {
 			l.Items = append(l.Items, reduced{o})
+			s.litter.add(item)
 		}
 		return err
 	})
