@@ -35,7 +35,9 @@ func FuzzName(f *testing.F) {
 	all := listJSON + "\n---\n" + strings.Join([]string{ports, pods, unready}, "\n---\n")
 	var directs []*server.Direct
 	for _, o := range []string{"pods insecure\nzonal", "pods verified\nendpoint_pod_names\nfallthrough in-addr.arpa", "pods disabled\nignore empty_service", "noendpoints\nfallthrough"} {
-		directs = append(directs, servertest.Direct(block(cluster(f, zones+o, strings.TrimPrefix(all, "\n")), nil)))
+		b := block(cluster(f, zones+o, strings.TrimPrefix(all, "\n")), nil)
+		b.Options.PanicHard = true // otherwise a panic would only be SERVFAIL
+		directs = append(directs, servertest.Direct(b))
 	}
 	f.Fuzz(func(t *testing.T, name string, typ uint16, edns bool) {
 		raw, err := wire.ParseName(name)

@@ -149,45 +149,48 @@ func (d *decoder) list(m *manifest, place string, items []json.RawMessage, as me
 
 // object reads one object of a kind that makes records, and nothing of the others.
 func (d *decoder) object(m *manifest, place string, doc []byte, t metav1.TypeMeta) error {
+	place += ": " + t.Kind
 	switch t.APIVersion + " " + t.Kind {
 	case "v1 Namespace":
-		var o corev1.Namespace
-		err := d.read(place, doc, &o, t.Kind, &o.ObjectMeta, false)
-		if err == nil && d.namespaces.Matches(namespaceLabels(&o)) {
-			d.take(m, FromNamespace(&o), &o)
-		}
-		return err
+		return read(d, m, place, doc, new(corev1.Namespace), nil, func(o *corev1.Namespace) { d.take(m, FromNamespace(o), o) })
 	case "v1 Service":
-		var o corev1.Service
-		err := d.read(place, doc, &o, t.Kind, &o.ObjectMeta, true, func() error { return checkService(&o) })
-		if err == nil && d.keep(m, &o.ObjectMeta) {
-			d.take(m, FromService(&o), &o)
-		}
-		return err
+		return read(d, m, place, doc, new(corev1.Service), checkService, func(o *corev1.Service) { d.take(m, FromService(o), o) })
 	case "discovery.k8s.io/v1 EndpointSlice":
-		var o discoveryv1.EndpointSlice
-		err := d.read(place, doc, &o, t.Kind, &o.ObjectMeta, true, func() error { return checkSlice(&o) })
-		if err == nil && d.keep(m, &o.ObjectMeta) {
-			d.take(m, FromEndpointSlice(&o), &o)
-		}
-		return err
+		return read(d, m, place, doc, new(discoveryv1.EndpointSlice), checkSlice, func(o *discoveryv1.EndpointSlice) { d.take(m, FromEndpointSlice(o), o) })
 	case "v1 Endpoints":
-		o := new(corev1.Endpoints) //nolint:staticcheck // see manifest
-		err := d.read(place, doc, o, t.Kind, &o.ObjectMeta, true, func() error { return checkEndpoints(o) })
-		if err == nil && d.keep(m, &o.ObjectMeta) {
-			m.endpoints = append(m.endpoints, o)
-		}
-		return err
+		return read(d, m, place, doc, new(corev1.Endpoints), checkEndpoints, func(o *corev1.Endpoints) { m.endpoints = append(m.endpoints, o) }) //nolint:staticcheck // see manifest
 	case "v1 Pod":
-		if !d.pods {
-			return nil
+		if d.pods {
+			return read(d, m, place, doc, new(corev1.Pod), checkPod, func(o *corev1.Pod) { d.take(m, FromPod(o), o) })
 		}
-		var o corev1.Pod
-		err := d.read(place, doc, &o, t.Kind, &o.ObjectMeta, true, func() error { return checkPod(&o) })
-		if err == nil && d.keep(m, &o.ObjectMeta) {
-			d.take(m, FromPod(&o), &o)
+	}
+	return nil
+}
+
+// read decodes an object, fills in the namespace that kubectl would take, checks it, and takes it if the options let it be seen.
+func read[O metav1.Object](d *decoder, m *manifest, place string, doc []byte, o O, check func(O) error, take func(O)) error {
+	strict, err := kjson.UnmarshalStrict(doc, o)
+	if err != nil {
+		return fmt.Errorf("%s: %w", place, err)
+	}
+	if o.GetName() == "" {
+		return fmt.Errorf("%s: metadata.name is missing", place)
+	}
+	_, whole := any(o).(*corev1.Namespace)
+	if !whole && o.GetNamespace() == "" {
+		o.SetNamespace(metav1.NamespaceDefault)
+	}
+	place += " " + strings.TrimPrefix(o.GetNamespace()+"/"+o.GetName(), "/")
+	if check != nil {
+		if err := check(o); err != nil {
+			return fmt.Errorf("%s: %w", place, err)
 		}
-		return err
+	}
+	for _, err := range strict {
+		d.warn(place, err)
+	}
+	if d.keep(m, o) {
+		take(o)
 	}
 	return nil
 }
@@ -199,10 +202,13 @@ func (d *decoder) take(m *manifest, reduced Object, from any) {
 	}
 }
 
-// keep says whether the labels option lets an object be seen, and notes its namespace.
-func (d *decoder) keep(m *manifest, meta *metav1.ObjectMeta) bool {
-	m.namespaces[meta.Namespace] = true
-	return d.labels.Matches(labels.Set(meta.Labels))
+// keep says whether the options let an object be seen, and notes its namespace.
+func (d *decoder) keep(m *manifest, o metav1.Object) bool {
+	if n, ok := o.(*corev1.Namespace); ok {
+		return d.namespaces.Matches(namespaceLabels(n))
+	}
+	m.namespaces[o.GetNamespace()] = true
+	return d.labels.Matches(labels.Set(o.GetLabels()))
 }
 
 // namespaceLabels are a Namespace's labels, with the one that the control plane gives each.
@@ -212,35 +218,6 @@ func namespaceLabels(n *corev1.Namespace) labels.Set {
 		all[k] = v
 	}
 	return all
-}
-
-// read decodes an object, fills in the namespace that kubectl would take, and checks it.
-func (d *decoder) read(place string, doc []byte, to any, kind string, meta *metav1.ObjectMeta, namespaced bool, checks ...func() error) error {
-	strict, err := kjson.UnmarshalStrict(doc, to)
-	place += ": " + kind
-	if err != nil {
-		return fmt.Errorf("%s: %w", place, err)
-	}
-	if namespaced && meta.Namespace == "" {
-		meta.Namespace = metav1.NamespaceDefault
-	}
-	if meta.Name == "" {
-		return fmt.Errorf("%s: metadata.name is missing", place)
-	}
-	if namespaced {
-		place += " " + meta.Namespace + "/" + meta.Name
-	} else {
-		place += " " + meta.Name
-	}
-	for _, check := range checks {
-		if err := check(); err != nil {
-			return fmt.Errorf("%s: %w", place, err)
-		}
-	}
-	for _, err := range strict {
-		d.warn(place, err)
-	}
-	return nil
 }
 
 func checkService(s *corev1.Service) error {

@@ -245,24 +245,28 @@ func (a *asked) explainNodata() {
 }
 
 func (a *asked) nodataText() string {
-	t := a.q.Type
 	e := a.entry()
-	switch {
+	switch t := a.q.Type; {
 	case a.zone == 0:
 		return "no records of this type at the name of the zone"
-	case e == nil && a.zone <= 2:
+	case e == nil && a.zone <= 2, e != nil && a.zone == 4 && a.label(0)[0] == '_':
 		return "only other names stand below this one"
-	case e == nil || t != wire.TypeA && t != wire.TypeAAAA && t != wire.TypeSRV:
-		return "no records of this type at this name"
-	case a.zone == 4 && a.label(0)[0] == '_':
-		return "only other names stand below this one"
-	case t == wire.TypeSRV:
+	case e != nil && t == wire.TypeSRV:
 		return "service has no ports"
+	case e != nil && (t == wire.TypeA || t == wire.TypeAAAA):
+		return e.familyText()
+	}
+	return "no records of this type at this name"
+}
+
+// familyText is the reason why a Service has no addresses of one family.
+func (e *entry) familyText() string {
+	switch {
 	case len(e.v4)+len(e.v6) == 0:
 		return "service has no addresses"
-	case t == wire.TypeA && len(e.v4) == 0:
+	case len(e.v4) == 0:
 		return "service exists only as AAAA"
-	case t == wire.TypeAAAA && len(e.v6) == 0:
+	case len(e.v6) == 0:
 		return "service exists only as A"
 	}
 	return "no endpoint of this name has an address of this family"
