@@ -184,6 +184,7 @@ func buildKubernetes(s *site, o kubernetes.Options) error {
 	})
 	if err == nil {
 		s.cluster = k
+		s.sources = append(s.sources, k)
 		s.handle(k)
 	}
 	return err
