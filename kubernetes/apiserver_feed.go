@@ -62,10 +62,11 @@ type feed struct {
 	restart context.CancelFunc // ends the reflector; another begins from nothing
 }
 
+// newFeed is a feed of one kind. Without a session and a sink, which are nil then, it can only make requests.
 func newFeed(k Kind, o *Options, c *connection, s *session, to Sink, m *SourceMetrics) *feed {
 	f := &feed{kind: k, res: resourceOf(k), session: s}
 	f.client = c.groups[f.res.gv]
-	f.store = &store{feed: f, sink: to, metrics: m, litter: &s.litter, names: o.EndpointPodNames, zones: o.Zonal}
+	f.store = &store{feed: f, sink: to, metrics: m, names: o.EndpointPodNames, zones: o.Zonal}
 	f.store.services, _ = to.(serviceIndex)
 	if len(o.Namespaces) == 1 && k != KindNamespace {
 		f.namespace = o.Namespaces[0]

@@ -27,7 +27,6 @@ type store struct {
 	services serviceIndex // nil if the sink is none
 	metrics  *SourceMetrics
 	triggers triggers
-	litter   *litter
 	names    bool // the names of endpoints' Pods are needed
 	zones    bool // the zones of endpoints are needed
 }
@@ -41,7 +40,7 @@ var (
 func (s *store) Transformer() cache.TransformFunc {
 	return func(in any) (any, error) {
 		o, err := s.reduce(in)
-		s.litter.add(in)
+		s.feed.session.litter.add(in)
 		return o, err
 	}
 }
@@ -195,7 +194,7 @@ func (s *store) add(l *reducedList, page kruntime.Object) (next string, err erro
 		o, err := s.reduce(item)
 		if err == nil {
 			l.Items = append(l.Items, reduced{o})
-			s.litter.add(item)
+			s.feed.session.litter.add(item)
 		}
 		return err
 	})
