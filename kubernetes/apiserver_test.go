@@ -606,9 +606,10 @@ func TestAPIServerClientMetrics(t *testing.T) {
 	s.Fail(http.StatusForbidden)
 	r.wait(t, "a failure", r.said("not allowed"))
 	for _, name := range []string{"requests_total", "request_duration_seconds", "rate_limiter_duration_seconds"} {
-		if n, err := testutil.GatherAndCount(reg, "coredns_kubernetes_rest_client_"+name); n == 0 || err != nil {
-			t.Errorf("%s: %d, %v", name, n, err)
-		}
+		poll(t, name, func() bool {
+			n, err := testutil.GatherAndCount(reg, "coredns_kubernetes_rest_client_"+name)
+			return n > 0 && err == nil
+		})
 	}
 }
 
