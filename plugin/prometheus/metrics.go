@@ -83,7 +83,7 @@ func NewMetrics(reg *prom.Registry, b Build) *Metrics {
 	saturation := prom.NewGaugeFunc(prom.GaugeOpts{
 		Name: "clusterdns_saturation_ratio",
 		Help: "Share of the CPU time that the process may use that it has used over the last half minute, from 0 to 1.",
-	}, m.usage.ratio)
+	}, m.saturation)
 	reg.MustRegister(m, m.panics, m.limits, m.https, build, saturation, m.runtime,
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return m

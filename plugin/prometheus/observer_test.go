@@ -56,3 +56,21 @@ func BenchmarkObserve(b *testing.B) {
 		})
 	}
 }
+
+// BenchmarkHistograms compares counting a duration here with a histogram of client_golang that has the same buckets.
+func BenchmarkHistograms(b *testing.B) {
+	b.Run("cells", func(b *testing.B) {
+		t, v := durations.tally(), uint64(1)
+		for b.Loop() {
+			v = v*6364136223846793005 + 1442695040888963407
+			t.cells[durations.cell(float64(v>>40)*1e-9)]++
+		}
+	})
+	b.Run("client_golang", func(b *testing.B) {
+		h, v := prom.NewHistogram(prom.HistogramOpts{Name: "x", Buckets: durations.bounds, NativeHistogramBucketFactor: 1.05}), uint64(1)
+		for b.Loop() {
+			v = v*6364136223846793005 + 1442695040888963407
+			h.Observe(float64(v>>40) * 1e-9)
+		}
+	})
+}

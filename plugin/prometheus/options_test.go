@@ -1,7 +1,10 @@
 package prometheus
 
 import (
+	"io/fs"
 	"os"
+	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -101,5 +104,37 @@ func TestPageOfMetrics(t *testing.T) {
 		if !strings.Contains(string(b), want) {
 			t.Errorf("docs/metrics.md does not mention %s", want)
 		}
+	}
+}
+
+// TestPageOfMetricsIsWhole: docs/metrics.md has every metric whose whole name stands in a source file of the repository.
+func TestPageOfMetricsIsWhole(t *testing.T) {
+	t.Parallel()
+	page, err := os.ReadFile("../../docs/metrics.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	name := regexp.MustCompile(`"((?:coredns|clusterdns)_[a-z0-9_]*[a-z0-9])"`)
+	count := 0
+	for _, root := range []string{"cache", "cmd", "config", "forward", "kubernetes", "plugin", "server"} {
+		err := filepath.WalkDir(filepath.Join("..", "..", root), func(p string, d fs.DirEntry, err error) error {
+			if err != nil || d.IsDir() || filepath.Ext(p) != ".go" || strings.HasSuffix(p, "_test.go") {
+				return err
+			}
+			b, err := os.ReadFile(p)
+			for _, m := range name.FindAllSubmatch(b, -1) {
+				count++
+				if !regexp.MustCompile("`" + string(m[1]) + "[`{]").Match(page) {
+					t.Errorf("docs/metrics.md does not mention %s of %s", m[1], p)
+				}
+			}
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if count < 20 {
+		t.Errorf("found only %d names: the walk does not reach the sources", count)
 	}
 }

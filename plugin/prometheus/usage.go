@@ -16,7 +16,7 @@ const window = 6
 // usage is how much of the CPU time that it may use the process has used.
 type usage struct {
 	mu       sync.Mutex
-	samples  []sample // the oldest first, window+1 at the most
+	samples  []sample // the oldest first, window at the most
 	capacity float64  // CPUs that may be used
 }
 
@@ -29,27 +29,31 @@ type sample struct {
 func (u *usage) take(s sample, capacity float64) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	if len(u.samples) > window {
+	if len(u.samples) == window {
 		copy(u.samples, u.samples[1:])
-		u.samples = u.samples[:window]
+		u.samples = u.samples[:window-1]
 	}
 	u.samples = append(u.samples, s)
 	u.capacity = capacity
 }
 
-// ratio is the share used between the oldest sample and the newest, 0 before there are two.
-func (u *usage) ratio() float64 {
+// ratio is the share used between the oldest sample and now. A process younger than the window counts as idle before: what it does to
+// begin is no reason to begin more of them.
+func (u *usage) ratio(now sample) float64 {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	if len(u.samples) < 2 || u.capacity <= 0 {
+	if len(u.samples) == 0 || u.capacity <= 0 {
 		return 0
 	}
-	first, last := u.samples[0], u.samples[len(u.samples)-1]
-	span := last.at.Sub(first.at)
-	if span <= 0 {
-		return 0
-	}
-	return min(1, max(0, (last.cpu-first.cpu).Seconds()/span.Seconds()/u.capacity))
+	first := u.samples[0]
+	span := max(now.at.Sub(first.at), window*tick)
+	return min(1, max(0, (now.cpu-first.cpu).Seconds()/span.Seconds()/u.capacity))
+}
+
+// saturation is ratio for the metric of that name.
+func (m *Metrics) saturation() float64 {
+	cpu, _ := cpuTime() // where it is not known there are no samples either
+	return m.usage.ratio(sample{time.Now(), cpu})
 }
 
 // Run samples the process until ctx ends. It is for the whole life of the process.

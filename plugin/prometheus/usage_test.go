@@ -1,40 +1,46 @@
 package prometheus
 
 import (
+	"context"
 	"runtime"
 	"testing"
 	"testing/fstest"
 	"time"
+
+	prom "github.com/prometheus/client_golang/prometheus"
 )
 
 func TestSaturation(t *testing.T) {
 	t.Parallel()
 	var u usage
-	if got := u.ratio(); got != 0 {
+	now := sample{time.Unix(1000, 0), time.Hour}
+	if got := u.ratio(now); got != 0 {
 		t.Errorf("%g before anything is known, want 0", got)
 	}
-	start := time.Unix(1000, 0)
-	cpu := time.Duration(0)
-	add := func(i int, share float64) {
-		cpu += time.Duration(share * float64(tick))
-		u.take(sample{start.Add(time.Duration(i) * tick), cpu}, 2)
+	run := func(ticks int, cpus float64) {
+		for range ticks {
+			u.take(now, 2)
+			now = sample{now.at.Add(tick), now.cpu + time.Duration(cpus*float64(tick))}
+		}
 	}
-	for i := range 20 {
-		add(i, 1) // one of two CPUs
+	expect := func(when string, want float64) {
+		t.Helper()
+		if got := u.ratio(now); got < want-0.001 || got > want+0.001 {
+			t.Errorf("%s: %g, want %g", when, got, want)
+		}
 	}
-	if got := u.ratio(); got < 0.499 || got > 0.501 {
-		t.Errorf("one of two CPUs in use is %g, want 0.5", got)
-	}
-	for i := range window {
-		add(20+i, 2.1) // the clocks do not agree to the last digit
-	}
-	if got := u.ratio(); got != 1 {
-		t.Errorf("two of two CPUs in use is %g, want 1", got)
-	}
-	add(20+window, 0)
-	if got := u.ratio(); got < 0.7 || got > 0.95 {
-		t.Errorf("one idle moment changed it to %g: not averaged", got)
-	}
+	run(1, 2)
+	expect("a young process that works hard", 1.0/window)
+	run(window-1, 0)
+	expect("and is idle then", 1.0/window)
+	run(3*window, 1)
+	expect("one of two CPUs", 0.5)
+	run(window, 2.1) // the clocks do not agree to the last digit
+	expect("two of two CPUs", 1)
+	run(1, 0)
+	expect("one idle moment", 2.1/2*(window-1)/window)
+	now.cpu = 0
+	expect("a clock that goes back", 0)
 }
 
 // TestQuota reads control groups as they look in a container, on a node, and with version 1.
@@ -91,5 +97,19 @@ func TestCPUTime(t *testing.T) {
 	t.Parallel()
 	if cpu, ok := cpuTime(); !ok || cpu <= 0 {
 		t.Errorf("got %s %v", cpu, ok)
+	}
+}
+
+// TestRun samples the process itself.
+func TestRun(t *testing.T) {
+	t.Parallel()
+	m := NewMetrics(prom.NewRegistry(), Build{})
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := m.Run(ctx); err != nil {
+		t.Error(err)
+	}
+	if got := m.saturation(); len(m.usage.samples) != 1 || got < 0 || got > 1 {
+		t.Errorf("%d samples, saturation %g", len(m.usage.samples), got)
 	}
 }
