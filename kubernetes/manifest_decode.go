@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"net/netip"
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -22,8 +23,8 @@ import (
 // manifest is what one file of manifests holds.
 type manifest struct {
 	objects    []Object
-	endpoints  []*corev1.Endpoints //nolint:staticcheck // deprecated in favour of slices, and still written by hand
-	namespaces map[string]bool     // of the objects: they exist even if no Namespace says so, as in a cluster
+	endpoints  []*endpointsObject
+	namespaces map[string]bool // of the objects: they exist even if no Namespace says so, as in a cluster
 }
 
 // decoder reads files of manifests.
@@ -158,7 +159,7 @@ func (d *decoder) object(m *manifest, place string, doc []byte, t metav1.TypeMet
 	case "discovery.k8s.io/v1 EndpointSlice":
 		return read(d, m, place, doc, new(discoveryv1.EndpointSlice), checkSlice, func(o *discoveryv1.EndpointSlice) { d.take(m, FromEndpointSlice(o), o) })
 	case "v1 Endpoints":
-		return read(d, m, place, doc, new(corev1.Endpoints), checkEndpoints, func(o *corev1.Endpoints) { m.endpoints = append(m.endpoints, o) }) //nolint:staticcheck // see manifest
+		return read(d, m, place, doc, new(endpointsObject), checkEndpoints, func(o *endpointsObject) { m.endpoints = append(m.endpoints, o) })
 	case "v1 Pod":
 		if d.pods {
 			return read(d, m, place, doc, new(corev1.Pod), checkPod, func(o *corev1.Pod) { d.take(m, FromPod(o), o) })
@@ -270,9 +271,9 @@ func checkSlice(s *discoveryv1.EndpointSlice) error {
 	return nil
 }
 
-func checkEndpoints(e *corev1.Endpoints) error { //nolint:staticcheck // see manifest
+func checkEndpoints(e *endpointsObject) error {
 	for i, sub := range e.Subsets {
-		for j, a := range append(append([]corev1.EndpointAddress(nil), sub.Addresses...), sub.NotReadyAddresses...) { //nolint:staticcheck // see manifest
+		for j, a := range slices.Concat(sub.Addresses, sub.NotReadyAddresses) {
 			if err := checkAddr(fmt.Sprintf("subsets[%d]: address %d", i, j), a.IP); err != nil {
 				return err
 			}

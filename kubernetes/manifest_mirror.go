@@ -9,12 +9,23 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
+// endpointsObject is a v1 Endpoints: deprecated in favour of slices, and so in k8s.io/api, but still written by hand.
+type endpointsObject struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+	Subsets           []struct {
+		Addresses         []corev1.EndpointAddress `json:"addresses,omitempty"`
+		NotReadyAddresses []corev1.EndpointAddress `json:"notReadyAddresses,omitempty"`
+		Ports             []corev1.EndpointPort    `json:"ports,omitempty"`
+	} `json:"subsets,omitempty"`
+}
+
 // maxMirrored is how many addresses of each subset the control plane mirrors.
 const maxMirrored = 1000
 
 // mirror makes the slices that the control plane makes of an Endpoints object for a Service without selector: one for each subset and
 // address family. Objects that say not to be mirrored, or are a lock of leader election, give none.
-func mirror(e *corev1.Endpoints) []*EndpointSlice { //nolint:staticcheck // see manifest
+func mirror(e *endpointsObject) []*EndpointSlice {
 	if e.Labels[discoveryv1.LabelSkipMirror] == "true" {
 		return nil
 	}
@@ -44,7 +55,7 @@ func mirror(e *corev1.Endpoints) []*EndpointSlice { //nolint:staticcheck // see 
 	return out
 }
 
-func mirrorPorts(in []corev1.EndpointPort) []discoveryv1.EndpointPort { //nolint:staticcheck // see manifest
+func mirrorPorts(in []corev1.EndpointPort) []discoveryv1.EndpointPort {
 	out := make([]discoveryv1.EndpointPort, len(in))
 	for i := range in {
 		out[i] = discoveryv1.EndpointPort{Name: &in[i].Name, Port: &in[i].Port, Protocol: &in[i].Protocol}
@@ -52,7 +63,7 @@ func mirrorPorts(in []corev1.EndpointPort) []discoveryv1.EndpointPort { //nolint
 	return out
 }
 
-func mirrorAddresses(out []discoveryv1.Endpoint, in []corev1.EndpointAddress, six, ready bool) []discoveryv1.Endpoint { //nolint:staticcheck // see manifest
+func mirrorAddresses(out []discoveryv1.Endpoint, in []corev1.EndpointAddress, six, ready bool) []discoveryv1.Endpoint {
 	for i := range in {
 		a, err := netip.ParseAddr(in[i].IP)
 		if err != nil || a.Unmap().Is6() != six || len(out) == maxMirrored {

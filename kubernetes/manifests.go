@@ -65,7 +65,7 @@ func (m *Manifests) Run(ctx context.Context, to Sink) error {
 		m.log.Warn("changes of manifests are noticed by looking at the files only", "error", err)
 		w = &fsnotify.Watcher{} // its channels are nil: nothing ever comes
 	} else {
-		defer w.Close()
+		defer func() { _ = w.Close() }()
 	}
 	m.watch(w) // before reading, so that no change is missed in between
 	if _, err := m.scan(dec, true); err != nil {
@@ -83,7 +83,7 @@ func (m *Manifests) follow(ctx context.Context, w *fsnotify.Watcher, dec *decode
 	var settle <-chan time.Time
 	var first time.Time
 	for {
-		changed := false
+		var changed bool
 		select {
 		case <-ctx.Done():
 			return

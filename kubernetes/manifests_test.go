@@ -64,13 +64,14 @@ func soon(t *testing.T, d *server.Direct, service, want string) {
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
 	start := time.Now()
-	for got := ""; ; <-tick.C {
+	for ; ; <-tick.C {
 		reply, _ := d.Answer(q, servertest.Client, server.UDP)
 		var m dns.Msg
 		if err := m.Unpack(reply); err != nil {
 			t.Fatal(err)
 		}
-		if got = ""; len(m.Answer) > 0 {
+		got := ""
+		if len(m.Answer) > 0 {
 			got = m.Answer[0].(*dns.A).A.String()
 		}
 		if got == want {

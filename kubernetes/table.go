@@ -49,15 +49,14 @@ func (t *table[T]) get(key []byte) *T {
 // put sets the value of a key and gives where it stands.
 func (t *table[T]) put(key string, val T) *T {
 	n := &node[T]{key, val}
-	s, free := t.find(key)
+	s, _ := t.find(key)
 	if s == nil {
 		t.reserve()
-		_, free = t.find(key)
+		_, s = t.find(key)
 		t.live++
-		if free.Load() == nil {
+		if s.Load() == nil {
 			t.used++
 		}
-		s = free
 	}
 	s.Store(n)
 	return &n.val
