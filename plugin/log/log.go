@@ -82,33 +82,11 @@ func (s *shard) chosen(r *rule, class Class) bool {
 // find gives the rule for a query: it goes by the name that the client asked, whatever rewriting or CNAMEs made of it.
 func (l *Log) find(q *server.Query) *rule {
 	for i := range l.rules {
-		for _, z := range l.rules[i].zones {
-			if z.Labels() == 0 || covers(z, q) {
-				return &l.rules[i]
-			}
+		if l.rules[i].zones.Asked(q) {
+			return &l.rules[i]
 		}
 	}
 	return nil
-}
-
-// covers says whether the name of the question is at or below z.
-func covers(z wire.Zone, q *server.Query) bool {
-	name, apex := questionName(q), z.Name()
-	for len(name) > len(apex) {
-		name = name[1+int(name[0]):]
-	}
-	if len(name) != len(apex) {
-		return false
-	}
-	for i, c := range name { // length bytes are below 'A' and stay as they are
-		if 'A' <= c && c <= 'Z' {
-			c += 'a' - 'A'
-		}
-		if c != apex[i] {
-			return false
-		}
-	}
-	return true
 }
 
 // questionName is the name of the question as it came, in wire form.

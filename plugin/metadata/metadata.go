@@ -38,7 +38,7 @@ func New(o Options, others ...server.MetadataProvider) server.MetadataProvider {
 
 // Metadata implements server.MetadataProvider.
 func (p *provider) Metadata(q *server.Query, label string) (string, bool) {
-	if !strings.Contains(label, "/") || !p.zones.Contains(&q.Name) {
+	if !strings.Contains(label, "/") || !p.zones.Asked(q) {
 		return "", false
 	}
 	for _, o := range p.others {

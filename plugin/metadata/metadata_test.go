@@ -54,6 +54,32 @@ func TestZones(t *testing.T) {
 	}
 }
 
+// TestTheNameAskedCounts, not what a directive before made of it.
+func TestTheNameAskedCounts(t *testing.T) {
+	t.Parallel()
+	o, err := Parse(plugintest.Input(t, "metadata", "example.org."))
+	if err != nil {
+		t.Fatal(err)
+	}
+	a := &asker{labels: []string{"p/a"}}
+	b := servertest.Block(".", server.Stage{Name: "rewrite", Handler: renamer{}}, server.Stage{Name: "x", Handler: a})
+	b.Providers = []server.MetadataProvider{New(o, knows{"p/a", "one"})}
+	servertest.Direct(b).Answer(servertest.Pack(t, servertest.Query("a.Example.org.", dns.TypeA, 0)), servertest.Client, server.UDP)
+	if a.got[0] != "one" {
+		t.Errorf("the label says %q, want one", a.got[0])
+	}
+}
+
+// renamer makes the handlers behind it look for another name.
+type renamer struct{}
+
+func (renamer) Answer(r *server.Reply, q *server.Query) server.Verdict {
+	if err := q.SetName([]byte("\x03com\x00")); err != nil {
+		return r.Fail(err)
+	}
+	return server.Pass
+}
+
 // TestLabelsHaveASlash: what has none is nobody's.
 func TestLabelsHaveASlash(t *testing.T) {
 	t.Parallel()

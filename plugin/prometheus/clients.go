@@ -16,8 +16,8 @@ const (
 	oneIn = 16
 	// tick is how often counts fade.
 	tick = 5 * time.Second
-	// memory is the time constant of the average.
-	memory = time.Minute
+	// fading is what a tick leaves of a count: e to the power of -5 s by the minute that the average is over.
+	fading = 0.9200444146293233
 	// perClient is how many clients are followed for each that is named. The busiest are found for certain among those that
 	// make more than one query in as many as are followed (Metwally et al., space saving).
 	perClient = 5
@@ -41,9 +41,6 @@ type client struct {
 	namespace, pod string
 	named          int // the tick at which the names were looked up
 }
-
-// fading is what a tick leaves of a weight: e to the power of -tick/memory.
-const fading = 0.9200444146293233
 
 // limit sets how many clients are named from now on.
 func (c *clients) limit(n int) {
