@@ -395,7 +395,7 @@ func (x *Index) putPod(p *Pod) {
 		x.dropPod(id)
 		return
 	}
-	n := &podData{namespace: unique.Make(p.Namespace), name: p.Name, first: p.IPs[0].As16(), gen: x.gen}
+	n := &podData{namespace: unique.Make(p.Namespace), name: id[len(p.Namespace)+1:], first: p.IPs[0].As16(), gen: x.gen}
 	for _, a := range p.IPs[1:] {
 		n.more = append(n.more, a.As16())
 	}

@@ -269,6 +269,26 @@ func TestMemory(t *testing.T) { //nolint:paralleltest // it measures the heap of
 	runtime.KeepAlive(k)
 }
 
+// TestPodMemory does so with Pods.
+func TestPodMemory(t *testing.T) { //nolint:paralleltest // it measures the heap of the whole process
+	const pods, maxMB = 75000, 20
+	base := heap()
+	k := kubernetes.New(options(t, "cluster.local in-addr.arpa\npods verified"), nil, kubernetes.Deps{})
+	sync(k)
+	for i := range pods {
+		k.Apply(&kubernetes.Pod{
+			Namespace: fmt.Sprintf("team-%d", i%50), Name: fmt.Sprintf("deployment-%d-7d9f8b6c5d-%05d", i%2000, i),
+			IPs: []netip.Addr{netip.AddrFrom4([4]byte{10, byte(i >> 16), byte(i >> 8), byte(i)})},
+		})
+	}
+	used := float64(heap()-base) / (1 << 20)
+	t.Logf("%d Pods take %.1f MB, %.0f bytes a Pod", pods, used, used*(1<<20)/pods)
+	if used > maxMB {
+		t.Errorf("%.1f MB, want at most %d", used, maxMB)
+	}
+	runtime.KeepAlive(k)
+}
+
 // heap is the live heap in bytes.
 func heap() uint64 {
 	runtime.GC()
