@@ -58,56 +58,59 @@ func compile(format string) []op {
 	literal := func(s string) {
 		switch n := len(ops); {
 		case s == "":
-		case n > 0 && ops[n-1].text != "" && ops[n-1].text[0] != '/':
+		case n > 0 && ops[n-1].text != "" && ops[n-1].text[0] != '/': // a literal, and no label
 			ops[n-1].text += s
 		default:
 			ops = append(ops, op{addText, s})
 		}
 	}
-	for {
-		end := strings.IndexByte(format, '}')
-		start := strings.LastIndexByte(format[:max(end, 0)], '{')
-		if end < 0 {
-			literal(format)
-			return ops
-		}
-		if start < 0 {
-			literal(format[:end+1])
+	for format != "" {
+		text, word, rest := cut(format)
+		if o, ok := placeholder(word); ok {
+			literal(text)
+			ops = append(ops, o)
 		} else {
-			word := format[start+1 : end]
-			add := placeholders[word]
-			label, isLabel := strings.CutPrefix(word, "/")
-			switch {
-			case add != nil:
-				literal(format[:start])
-				ops = append(ops, op{add, ""})
-			case isLabel && label != "":
-				literal(format[:start])
-				ops = append(ops, op{addLabel, word})
-			default:
-				literal(format[:end+1])
-			}
+			literal(format[:len(format)-len(rest)])
 		}
-		format = format[end+1:]
+		format = rest
 	}
+	return ops
+}
+
+// cut takes a format apart at its first pair of braces with none between them: what stands before, what is in them, and what stands
+// behind. Without such a pair there is no word.
+func cut(format string) (text, word, rest string) {
+	end := strings.IndexByte(format, '}')
+	if end < 0 {
+		return format, "", ""
+	}
+	start := strings.LastIndexByte(format[:end], '{')
+	if start < 0 {
+		return format[:end+1], "", format[end+1:]
+	}
+	return format[:start], format[start+1 : end], format[end+1:]
+}
+
+// placeholder is what appends the value of a word in braces.
+func placeholder(word string) (op, bool) {
+	if len(word) > 1 && word[0] == '/' {
+		return op{addLabel, word}, true
+	}
+	add, ok := placeholders[word]
+	return op{add, ""}, ok
 }
 
 // unknown gives what looks like a placeholder in a format and is none.
 func unknown(format string) []string {
 	var out []string
-	for {
-		end := strings.IndexByte(format, '}')
-		if end < 0 {
-			return out
+	for format != "" {
+		text, word, rest := cut(format)
+		if _, ok := placeholder(word); !ok && len(text)+len(rest) < len(format) {
+			out = append(out, "{"+word+"}")
 		}
-		if start := strings.LastIndexByte(format[:end], '{'); start >= 0 {
-			word := format[start+1 : end]
-			if placeholders[word] == nil && (len(word) < 2 || word[0] != '/') {
-				out = append(out, "{"+word+"}")
-			}
-		}
-		format = format[end+1:]
+		format = rest
 	}
+	return out
 }
 
 func addText(b []byte, _ *entry, text string) []byte { return append(b, text...) }

@@ -347,13 +347,13 @@ func TestParse(t *testing.T) {
 // TestUnknownPlaceholdersAreSaid as a warning: CoreDNS leaves them as they are, so they are no error.
 func TestUnknownPlaceholdersAreSaid(t *testing.T) {
 	t.Parallel()
-	in := plugintest.Input(t, `log . "{nmae} {name} {>foo} {/a/b} {}"`, ".")
+	in := plugintest.Input(t, `log . "{host} {name} {>foo} {/a/b} {}"`, ".")
 	var said []string
 	in.Warn = func(_ directive.Arg, format string, args ...any) { said = append(said, fmt.Sprintf(format, args...)) }
 	if _, err := Parse(in); err != nil {
 		t.Fatal(err)
 	}
-	want := "log: {nmae} is no placeholder and stays as it is|log: {>foo} is no placeholder and stays as it is|log: {} is no placeholder and stays as it is"
+	want := "log: {host} is no placeholder and stays as it is|log: {>foo} is no placeholder and stays as it is|log: {} is no placeholder and stays as it is"
 	if got := strings.Join(said, "|"); got != want {
 		t.Errorf("warnings %s, want %s", got, want)
 	}

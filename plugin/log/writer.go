@@ -181,7 +181,7 @@ func (w *Writer) Flush() {
 		s.mu.Unlock()
 	}
 	if n := w.lost.Load(); n != w.said {
-		fmt.Fprintf(w.out, "[WARNING] plugin/log: %d lines lost: the output took them too slowly\n", n-w.said)
+		_, _ = fmt.Fprintf(w.out, "[WARNING] plugin/log: %d lines lost: the output took them too slowly\n", n-w.said)
 		w.said = n
 	}
 }
