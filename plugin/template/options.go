@@ -70,8 +70,8 @@ func Parse(in *directive.Input) (Options, error) {
 	if err := directive.ParseOptions(in, &o, Rows()); err != nil {
 		return o, err
 	}
-	if len(o.Answer) == 0 && len(o.Authority) == 0 && o.RCode == wire.RCodeNoError {
-		return o, in.Name.Errorf("template: it answers nothing: give it an answer, an authority or an rcode")
+	if len(in.Lines) == 0 && in.Warn != nil {
+		in.Warn(in.Name, "template: without options it answers everything with nothing")
 	}
 	for _, l := range in.Lines {
 		if l.Name.Text == "upstream" && in.Warn != nil {
