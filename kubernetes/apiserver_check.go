@@ -64,14 +64,19 @@ func (f *feed) check(ctx context.Context, all *verdicts) {
 
 // confirm says whether the API server's version is behind the known one. If it is not, what we have is right as of now.
 func (f *feed) confirm(known, now string) (back bool) {
-	order, err := resourceversion.CompareResourceVersion(now, known)
-	if err != nil {
-		return false
+	if before(now, known) {
+		return true
 	}
-	if order >= 0 && f.watching.Load() {
+	if f.watching.Load() {
 		f.confirmed.Store(time.Now().UnixNano())
 	}
-	return order < 0
+	return false
+}
+
+// before says whether a resource version is lower than another of the same kind. What is no version is not.
+func before(a, b string) bool {
+	order, err := resourceversion.CompareResourceVersion(a, b)
+	return err == nil && order < 0
 }
 
 // present is the resource version that the API server is at.

@@ -504,6 +504,25 @@ func TestAPIServerGoesBackInTime(t *testing.T) {
 	}
 }
 
+// The same behind an outage, where the list that ends it is the first that is seen of it.
+func TestAPIServerGoesBackInTimeMeanwhile(t *testing.T) {
+	t.Parallel()
+	s := kubetest.Start(t, small()...)
+	pc := quick()
+	pc.check = time.Hour
+	r := runSource(t, defaults(s.Kubeconfig("", kubetest.Token)), pc)
+	r.wait(t, "sync", r.synced(usual...))
+	backup := s.Snapshot()
+	s.Put(service("default", "lost", "10.96.0.60"))
+	r.wait(t, "the change that will be lost", r.has(KindService, "default/lost"))
+	s.Fail(http.StatusServiceUnavailable)
+	r.wait(t, "the outage to be noticed", r.said("the API server fails"))
+	s.Restore(backup)
+	s.Fail(0)
+	r.wait(t, "the lost Service to go", r.hasNot(KindService, "default/lost"))
+	r.wait(t, "the line that says so", r.said("gone back in time"))
+}
+
 func TestAPIServerConfigErrors(t *testing.T) {
 	t.Parallel()
 	s := kubetest.Start(t)
