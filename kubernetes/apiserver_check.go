@@ -64,7 +64,7 @@ func (f *feed) check(ctx context.Context, all *verdicts) {
 
 // confirm says whether the API server's version is behind the known one. If it is not, what we have is right as of now.
 func (f *feed) confirm(known, now string) (back bool) {
-	if before(now, known) {
+	if versionBehind(now, known) {
 		return true
 	}
 	if f.watching.Load() {
@@ -73,8 +73,8 @@ func (f *feed) confirm(known, now string) (back bool) {
 	return false
 }
 
-// before says whether a resource version is lower than another of the same kind. What is no version is not.
-func before(a, b string) bool {
+// versionBehind says whether a resource version is lower than another of the same kind. What is no version is not.
+func versionBehind(a, b string) bool {
 	order, err := resourceversion.CompareResourceVersion(a, b)
 	return err == nil && order < 0
 }

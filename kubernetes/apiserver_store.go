@@ -82,7 +82,7 @@ func (s *store) Replace(list []any, version string) error {
 		}
 		all = append(all, o)
 	}
-	if known := s.feed.version.Load(); known != nil && before(version, *known) {
+	if known := s.feed.version.Load(); known != nil && versionBehind(version, *known) {
 		s.feed.session.status.restored(s.feed.res.name, *known, version) // while we were cut off, so that no check saw it
 	}
 	s.sink.Replace(s.feed.kind, values(all))
