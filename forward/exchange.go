@@ -195,6 +195,7 @@ func (x *exchange) overdue(now time.Time) {
 			a.up.trouble()
 		}
 	}
+	x.stream = false // a client that came over TCP takes an answer that came by UDP
 	x.launch(now)
 }
 
@@ -234,6 +235,7 @@ func (x *exchange) failed(a *attempt, err error) {
 	x.last = fmt.Errorf("%s over %s: %w", a.up.to, a.over, err)
 	a.up.faults.failed(a.up, a.over, err)
 	a.up.trouble()
+	x.stream = false
 }
 
 // settle looks at the outcome of an attempt and says whether it is the answer. If not, it sees to what comes next.

@@ -169,6 +169,7 @@ func TestOneOfTwoSilent(t *testing.T) {
 	}
 }
 
+// TestRandomPortsAndIDs: ids are not to be guessed from earlier ones or from the client (CVE-2019-19794), nor are ports.
 func TestRandomPortsAndIDs(t *testing.T) {
 	t.Parallel()
 	var mu sync.Mutex
