@@ -3,7 +3,8 @@
 //
 //	scale -kubeconfig FILE                 fill it: 8,000 Services, 75,000 endpoints
 //	scale -kubeconfig FILE -touch 1000     then change that many slices, as fast as it goes
-//	scale -kubeconfig FILE -pods 75000     create Pods as well, with addresses
+//	scale -kubeconfig FILE -latency 500 -dns 127.0.0.1:1053
+//	scale -kubeconfig FILE -pods 75000 -etcd http://127.0.0.1:2379
 package main
 
 import (
@@ -34,7 +35,10 @@ func main() {
 	endpoints := flag.Int("endpoints", 75000, "endpoints of all of them")
 	big := flag.Int("big", 400, "Services with 100 endpoints; the others share the rest")
 	touch := flag.Int("touch", 0, "only change this many slices")
-	pods := flag.Int("pods", 0, "only create this many Pods")
+	pods := flag.Int("pods", 0, "only create this many Pods, in etcd")
+	etcd := flag.String("etcd", "http://127.0.0.1:2379", "the API server's etcd, for -pods")
+	changes := flag.Int("latency", 0, "only measure how long this many changes take to be answered")
+	server := flag.String("dns", "127.0.0.1:1053", "DNS server that is asked for -latency")
 	workers := flag.Int("workers", 16, "requests at one time")
 	flag.Parse()
 	a, err := newAPI(*kubeconfig)
@@ -45,8 +49,10 @@ func main() {
 	switch {
 	case *touch > 0:
 		err = each(*workers, *touch, func(i int) error { return a.touch(i % *services) })
+	case *changes > 0:
+		err = a.latency(*changes, *server)
 	case *pods > 0:
-		err = each(*workers, *pods, a.pod)
+		err = podsInEtcd(*workers, *pods, *etcd)
 	default:
 		err = a.fill(*workers, *services, *endpoints, *big)
 	}
@@ -206,20 +212,5 @@ func (a *api) touch(i int) error {
 	return a.call(http.MethodPatch, "/apis/discovery.k8s.io/v1/namespaces/"+namespace(i)+"/endpointslices/"+sliceName(i), "merge-patch+json", object{
 		"metadata":  object{"annotations": object{"endpoints.kubernetes.io/last-change-trigger-time": time.Now().UTC().Format(time.RFC3339Nano)}},
 		"endpoints": []object{{"addresses": []string{address(int(time.Now().UnixNano()) & 0xffff)}, "conditions": object{"ready": true}}},
-	})
-}
-
-// pod creates Pod i, running.
-func (a *api) pod(i int) error {
-	name := fmt.Sprintf("%s-6d4f7c9b8-%05d", serviceName(i%8000), i)
-	at := "/api/v1/namespaces/" + namespace(i) + "/pods"
-	if err := a.call(http.MethodPost, at, "json", object{
-		"metadata": object{"name": name, "labels": labels(i % 8000)},
-		"spec":     object{"nodeName": fmt.Sprintf("node-%04d", i%1000), "containers": []object{{"name": "main", "image": "example.invalid/none"}}},
-	}); err != nil {
-		return err
-	}
-	return a.call(http.MethodPatch, at+"/"+name+"/status", "merge-patch+json", object{
-		"status": object{"phase": "Running", "podIP": address(i), "podIPs": []object{{"ip": address(i)}}},
 	})
 }
