@@ -173,7 +173,7 @@ func (e *engine) process(s *slab) outcome {
 		return silent
 	}
 	q.ID, q.Flags, q.EDNS, q.ToUpstream = h.ID, h.Flags, wire.EDNS{}, nil
-	q.Block, q.chain, q.cursor, q.follows, q.ref, q.shuffle, q.qend, q.depth = nil, nil, 0, 0, NoRef, false, 0, 0
+	q.Block, q.chain, q.cursor, q.follows, q.ref, q.shuffle, q.qend, q.depth, q.took = nil, nil, 0, 0, NoRef, false, 0, 0, 0
 	if rc := q.parse(h); rc != wire.RCodeNoError {
 		if q.qend == 0 {
 			r.reset(q)

@@ -59,12 +59,13 @@ type Query struct {
 	qend    int    // offset behind the question in raw
 	table   *table // the routes of the listener it came by
 	chain   []Stage
-	cursor  int   // index in chain of the handler that is being asked
-	ref     Ref   // where Name stands in the reply, or NoRef
-	follows uint8 // CNAMEs followed so far
-	slab    *slab // on connections: what the query is part of
-	partial bool  // the reply may end with the CNAME that led to Name
-	depth   uint8 // how many questions of our own led to this one
+	cursor  int           // index in chain of the handler that is being asked
+	ref     Ref           // where Name stands in the reply, or NoRef
+	follows uint8         // CNAMEs followed so far
+	slab    *slab         // on connections: what the query is part of
+	partial bool          // the reply may end with the CNAME that led to Name
+	depth   uint8         // how many questions of our own led to this one
+	took    time.Duration // see Took; 0 until it is asked for
 	shuffle bool
 }
 
@@ -95,6 +96,15 @@ func (q *Query) QuestionClass() wire.Class {
 
 // Followed says whether a CNAME has been followed, so that Name is no longer what the client asked for and the reply already has records.
 func (q *Query) Followed() bool { return q.follows > 0 }
+
+// Took is the time from the receipt of the query to the first call, at least a nanosecond. Observers ask it instead of the clock, so that
+// they agree, and reading it costs once.
+func (q *Query) Took() time.Duration {
+	if q.took == 0 {
+		q.took = max(time.Since(q.Received), 1)
+	}
+	return q.took
+}
 
 // Size is the length of the query in bytes.
 func (q *Query) Size() int { return len(q.raw) }

@@ -49,7 +49,7 @@ func (l *Log) Observe(r *server.Reply, q *server.Query) {
 		return
 	}
 	class := classify(r, q)
-	took := time.Since(q.Received)
+	took := q.Took()
 	if rule.classes&class == 0 && (rule.slow == 0 || took < rule.slow) {
 		return
 	}

@@ -3,7 +3,6 @@ package prometheus
 import (
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"github.com/clusterdns/clusterdns/server"
 	"github.com/clusterdns/clusterdns/server/wire"
@@ -110,7 +109,7 @@ type observer struct {
 
 // Observe implements server.Observer.
 func (o *observer) Observe(r *server.Reply, q *server.Query) {
-	took := time.Since(q.Received)
+	took := q.Took()
 	transport, family := tcp, ipv6
 	if q.Transport == server.UDP {
 		transport = udp
@@ -132,7 +131,7 @@ func (o *observer) Observe(r *server.Reply, q *server.Query) {
 	p.request.cells[asked]++
 	p.request.sum += uint64(q.Size())
 	s.duration.cells[cell]++
-	s.duration.sum += uint64(max(took, 0))
+	s.duration.sum += uint64(took)
 	if r.Dropped() {
 		s.dropped++
 	} else {
