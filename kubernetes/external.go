@@ -15,7 +15,7 @@ type ExternalView struct {
 	Hostnames []string     // of the load balancer
 	Ports     []Port       // names in lower case
 	Headless  bool
-	Endpoints []NamedEndpoint // of a headless Service
+	Endpoints []NamedEndpoint
 }
 
 // NamedEndpoint is one address of a published endpoint under the name that it has below its Service.
@@ -50,7 +50,7 @@ func (x *Index) ExternalService(namespace, name string) (v ExternalView, exists 
 			v.Hostnames = append(v.Hostnames, ext.Hostname)
 		}
 	}
-	if v.Headless && e.eps != nil {
+	if e.eps != nil {
 		for i := range e.eps.len() {
 			v.Endpoints = append(v.Endpoints, NamedEndpoint{e.eps.hostText(i), e.eps.addr(i), portsView(e.eps.portsOf(i))})
 		}

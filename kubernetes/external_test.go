@@ -31,7 +31,7 @@ func TestExternalServices(t *testing.T) {
 		{k.ExternalServers(), "[192.0.2.1]"},
 		{k.HasNamespace("prod"), "true"},
 		{k.HasNamespace("gone"), "false"},
-		{first(k.ExternalService("prod", "lb")), "{[192.0.2.1] [lb.example.org] [{http 80 tcp}] false []}"},
+		{first(k.ExternalService("prod", "lb")), "{[192.0.2.1] [lb.example.org] [{http 80 tcp}] false [{10-0-0-53 10.0.0.53 []}]}"},
 		{first(k.ExternalService("prod", "a")), "{[192.0.2.1] [] [] true [{10-0-0-1 10.0.0.1 [{p 1 tcp}]} {h 10.0.0.2 [{p 1 tcp}]}]}"},
 	} {
 		if got := fmt.Sprint(c.got); got != c.want {

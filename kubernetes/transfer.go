@@ -94,6 +94,9 @@ func (w *walk) service(namespace, name string) {
 	ports := v.Ports
 	seen := map[string]bool{}
 	for _, e := range v.Endpoints {
+		if !v.Headless {
+			break // their names are answered, but nothing leads to them
+		}
 		ports = append(ports, e.Ports...)
 		if host, ok := wireLabels(e.Host); ok && !seen[e.Host] {
 			seen[e.Host] = true

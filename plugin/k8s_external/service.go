@@ -162,11 +162,15 @@ type hostAddr struct {
 	addr netip.Addr
 }
 
-// name is the Service's name as it was asked, with a label in front of it unless that is empty.
+// name is the Service's name as it was asked, with an endpoint's in front of it unless that is empty.
 func (a *asked) name(host string) []byte {
 	service := a.q.Name.Bytes()[a.q.Name.Offset(a.labels-2):]
 	if host == "" {
 		return service
 	}
-	return append(append([]byte{byte(len(host))}, host...), service...)
+	labels, err := wire.ParseName(host)
+	if err != nil || len(labels)-1+len(service) > wire.MaxName {
+		return service
+	}
+	return append(labels[:len(labels)-1], service...)
 }
