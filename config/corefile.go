@@ -31,6 +31,9 @@ const (
 	maxTokens      = 1_000_000
 )
 
+// maxNesting is how deep braces may be nested within a directive; no directive nests more than one level.
+const maxNesting = 32
+
 // errDepth, errImports and errTokens are what those limits say.
 var (
 	errDepth   = fmt.Errorf("import: nested more than %d deep; does it import itself?", maxImportDepth)
@@ -221,17 +224,15 @@ func (r *reader) directive() (directive.Line, error) {
 	first.Text = expandEnv(first.Text, r.getenv)
 	words, nesting := []directive.Arg{first}, 0
 	for r.advance() {
-		switch {
-		case r.cur.Text == "{":
-			nesting++
-		case r.isNewLine() && nesting == 0:
+		if nesting == 0 && r.cur.Text != "{" && r.isNewLine() {
 			r.back()
 			return tree(words)
-		case r.cur.Text == "}" && nesting > 0:
-			nesting--
-		case r.cur.Text == "}":
-			return directive.Line{}, r.cur.Errorf("the closing brace of a server block must stand on a line of its own, not behind %q", first.Text)
-		case r.cur.Text == "import" && r.isNewLine():
+		}
+		var err error
+		if nesting, err = r.nest(first, nesting); err != nil {
+			return directive.Line{}, err
+		}
+		if r.cur.Text == "import" && r.isNewLine() {
 			if err := r.doImport(); err != nil {
 				return directive.Line{}, err
 			}
@@ -245,6 +246,21 @@ func (r *reader) directive() (directive.Line, error) {
 		return directive.Line{}, first.Errorf("the file ends within the braces of %q: a closing brace is missing", first.Text)
 	}
 	return tree(words)
+}
+
+// nest gives how deep in braces a directive is behind the current word.
+func (r *reader) nest(first directive.Arg, nesting int) (int, error) {
+	switch {
+	case r.cur.Text == "{" && nesting == maxNesting:
+		return nesting, r.cur.Errorf("%s: braces are nested more than %d deep", first.Text, maxNesting)
+	case r.cur.Text == "{":
+		return nesting + 1, nil
+	case r.cur.Text == "}" && nesting > 0:
+		return nesting - 1, nil
+	case r.cur.Text == "}":
+		return nesting, r.cur.Errorf("the closing brace of a server block must stand on a line of its own, not behind %q", first.Text)
+	}
+	return nesting, nil
 }
 
 // snippetName is the name of a snippet, if that is what the labels say: "(name)" alone.

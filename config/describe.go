@@ -17,7 +17,7 @@ type Setting struct {
 	From  string // where it was set, "Corefile:5"; "" for a default
 }
 
-// maxTraced bounds the options of one directive whose places are looked for; only lists of hosts are longer, and those are one setting.
+// maxTraced bounds the lines of one directive whose settings are traced to them: only lists of hosts are longer, and those are one setting.
 const maxTraced = 100
 
 // Settings are the options in effect of one occurrence of a directive, in the order of their declaration. Where a value comes from is
@@ -25,7 +25,7 @@ const maxTraced = 100
 func (u *Use) Settings() []Setting {
 	out := settingsOf(u.Options)
 	for i, l := range u.Input.Lines {
-		if i == maxTraced {
+		if len(u.Input.Lines) > maxTraced {
 			break
 		}
 		in := *u.Input
@@ -33,7 +33,7 @@ func (u *Use) Settings() []Setting {
 		if values, ok := u.reparse(in); ok {
 			trace(out, values, l.Name)
 		} else {
-			traceWords(out, &l)
+			traceWords(out, u.zero(), &l)
 		}
 	}
 	in := *u.Input
@@ -62,16 +62,21 @@ func trace(out, without []Setting, at directive.Arg) {
 }
 
 // traceWords notes the place of a line without which the directive cannot be, for the settings of its name or with a word of it.
-func traceWords(out []Setting, l *directive.Line) {
+func traceWords(out, zero []Setting, l *directive.Line) {
 	for i := range out {
 		found := strings.HasPrefix(plain(out[i].Name), plain(l.Name.Text))
 		for _, a := range l.Args {
 			found = found || strings.Contains(out[i].Value, a.Text)
 		}
-		if out[i].From == "" && found {
+		if found && out[i].From == "" && out[i].Value != zero[i].Value {
 			out[i].From = fmt.Sprintf("%s:%d", l.Name.File, l.Name.Line)
 		}
 	}
+}
+
+// zero gives the settings of options that say nothing.
+func (u *Use) zero() []Setting {
+	return settingsOf(reflect.Zero(reflect.TypeOf(u.Options)).Interface())
 }
 
 // exchanged gives the settings with one argument replaced by another word, for directives that cannot be without arguments: what changes

@@ -40,7 +40,31 @@ func TestGolden(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	files, err := filepath.Glob("testdata/*.txt")
+	golden(t, "testdata/*.txt", outcome, here)
+}
+
+// TestLint is TestGolden for what is most likely not meant.
+func TestLint(t *testing.T) {
+	here, err := os.Getwd()
+	if err != nil {
+		t.Fatal(err)
+	}
+	golden(t, "testdata/lint/*.txt", func(src config.Source) string {
+		c, err := config.Parse(src, config.DefaultPort)
+		if err != nil {
+			return "error: " + err.Error() + "\n"
+		}
+		var b strings.Builder
+		for _, w := range c.Lint() {
+			b.WriteString("warning: " + w.Error() + "\n")
+		}
+		return b.String()
+	}, here)
+}
+
+func golden(t *testing.T, pattern string, outcome func(config.Source) string, here string) {
+	t.Helper()
+	files, err := filepath.Glob(pattern)
 	if err != nil || len(files) == 0 {
 		t.Fatal("no golden files:", err)
 	}

@@ -54,11 +54,11 @@ func answers(name string) bool {
 
 func (l *linter) nothingAnswers() {
 	for _, u := range l.block.Uses {
-		if answers(u.Directive.Name) {
+		if answers(u.Directive.Name) || u.Directive.Name == "acl" || u.Directive.Name == "chaos" {
 			return
 		}
 	}
-	l.say(l.block.At, "no directive of this server block answers anything: every query is REFUSED")
+	l.say(l.block.At, "no directive of this server block answers anything: every query is refused or fails")
 }
 
 // unreachable finds directives behind one that answers all that the server block is asked.

@@ -421,12 +421,48 @@ func TestReloadOfImport(t *testing.T) {
 
 func TestCheck(t *testing.T) {
 	t.Parallel()
-	dir, path := corefile(t, whoami)
-	if p := start(t, dir, "", "check"); p.wait() != 0 {
-		t.Errorf("status %d", p.status)
-	}
-	write(t, path, ". {\n    whomi\n}\n")
-	if p := start(t, dir, "", "check", "-conf", path); p.wait() != 1 || !strings.Contains(p.output(), "unknown directive") {
-		t.Errorf("status %d, output %s", p.status, p.output())
+	const (
+		clean   = whoami
+		warned  = ". {\n    cache 30\n    whoami\n}\n"
+		tabbed  = ". {\n\twhoami\n\tlog { class x }\n}\n"
+		unknown = ". {\n    whomi x\n}\n"
+	)
+	for _, c := range []struct {
+		name, corefile string
+		args           []string
+		status         int
+		says           []string
+	}{
+		{"clean", clean, nil, 0, []string{"Corefile: no errors, no warnings\n"}},
+		{"strict and clean", clean, []string{"-strict"}, 0, nil},
+		{"a warning", warned, nil, 0, []string{"Corefile:2:5: warning: cache keeps answers of forward", "    2 |     cache 30\n      |     ^\n", "no errors, 1 warning"}},
+		{"a warning and strict", warned, []string{"-strict"}, 2, nil},
+		{"an error", unknown, nil, 1, []string{`Corefile:2:5: error: unknown directive "whomi"; did you mean "whoami"?`, "1 error, no warnings"}},
+		{"a tab before the caret", tabbed, nil, 1, []string{"    3 | \tlog { class x }\n      | \t      ^\n"}},
+		{"in effect", clean, []string{"-v"}, 0, []string{".:53  (Corefile:1)\n  bind  (Corefile:2)\n    hosts                127.0.0.1  (Corefile:2)\n", "(default)"}},
+		{"another port", ". {\n    whoami\n}\n", []string{"-v", "-dns.port", "1053"}, 0, []string{".:1053  (Corefile:1)"}},
+		{"as JSON", warned, []string{"-format", "json"}, 0, []string{`"line": 2,`, `"column": 5,`, `"severity": "warning"`}},
+		{"as JSON, in effect", clean, []string{"-format", "json", "-v"}, 0, []string{`"findings": []`, `"directive": "whoami"`}},
+		{"no such format", clean, []string{"-format", "xml"}, 1, []string{"-format is text or json"}},
+		{"an argument", clean, []string{"Corefile"}, 1, []string{`unexpected argument "Corefile"`}},
+		{"no Corefile", "", nil, 1, []string{"there is no file ./Corefile"}},
+		{"help", "", []string{"-h"}, 0, []string{"Usage: clusterdns check"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			dir := t.TempDir()
+			if c.corefile != "" {
+				write(t, filepath.Join(dir, "Corefile"), c.corefile)
+			}
+			p := start(t, dir, "", append([]string{"check"}, c.args...)...)
+			if status := p.wait(); status != c.status {
+				t.Errorf("status %d, want %d", status, c.status)
+			}
+			for _, s := range c.says {
+				if !strings.Contains(p.output(), s) {
+					t.Errorf("it said\n%s\nwant\n%s", p.output(), s)
+				}
+			}
+		})
 	}
 }
