@@ -182,8 +182,13 @@ func (x *exchange) silent() {
 	for i := range x.n {
 		if a := &x.atts[i]; !a.done {
 			x.last = fmt.Errorf("%s over %s: %w", a.up.to, a.over, errSilent)
-			a.up.faults.failed(a.up, a.over, errSilent)
+			if a.up.repliedSince(a.sent) {
+				continue
+			}
 			a.up.trouble()
+			if x.group.opts.MaxFails == 0 || a.over != x.group.over(a.up, false) {
+				a.up.faults.failed(a.up, a.over, errSilent)
+			} // else a probe by the same protocol finds out whether it is the upstream or the name
 		}
 	}
 }
@@ -191,7 +196,7 @@ func (x *exchange) silent() {
 // overdue begins the next attempt while the one before may still be answered.
 func (x *exchange) overdue(now time.Time) {
 	for i := range x.n {
-		if a := &x.atts[i]; !a.done {
+		if a := &x.atts[i]; !a.done && !a.up.repliedSince(a.sent) {
 			a.up.trouble()
 		}
 	}
@@ -248,7 +253,7 @@ func (x *exchange) settle(a *attempt, now time.Time) bool {
 	took := now.Sub(a.sent)
 	q, rcode := judge(a.msg.b)
 	a.up.metrics.replied(rcode, took)
-	a.up.heard(a.over, took)
+	a.up.heard(a.over, took, now)
 	if a.plain && a.followUp && q != refusesEx {
 		a.up.plain.Store(now.Add(plainFor).UnixNano()) // so it was EDNS that it refused
 	}

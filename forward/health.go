@@ -54,7 +54,7 @@ func (u *upstream) probe(ctx context.Context) {
 			return
 		}
 		if err == nil {
-			u.heard(over, took)
+			u.heard(over, took, time.Now())
 			pause.Reset(0)
 			continue
 		}

@@ -193,11 +193,12 @@ func (s *udpSocket) received(m *message) (taken, done bool) {
 	}
 	a := sl.at
 	if a == nil {
-		took := time.Since(sl.sent)
+		now := time.Now()
+		took := now.Sub(sl.sent)
 		sl.known = false
 		s.mu.Unlock()
 		s.up.metrics.ignored[late].Inc()
-		s.up.heard(overUDP, took)
+		s.up.heard(overUDP, took, now)
 		return false, false
 	}
 	f := a.x.question.compare(b, s.up.group.opts.RandomCase)

@@ -50,6 +50,9 @@ type upstream struct {
 	rtt     [protos]rtt
 	plain   atomic.Int64 // asked without EDNS until then, in nanoseconds of the Unix epoch
 
+	// repliedAt is when the last reply came, in nanoseconds of the Unix epoch.
+	repliedAt atomic.Int64
+
 	// ailing is set from the first sign of trouble until the next reply; such an upstream is asked after the others. down is set when
 	// probes failed too.
 	ailing atomic.Bool
@@ -118,9 +121,14 @@ func (u *upstream) patience(p proto) time.Duration {
 // not in use any more, and nobody would close it later.
 func (u *upstream) passing() bool { return u.gone.Load() || u.group.life.ended() }
 
-// heard notes a reply by p: the upstream works.
-func (u *upstream) heard(p proto, took time.Duration) {
+// repliedSince says whether the upstream has replied to anything since t. If it has, it works, and what it has not replied to is a name that
+// it cannot find an answer for, or a datagram that was lost.
+func (u *upstream) repliedSince(t time.Time) bool { return u.repliedAt.Load() > t.UnixNano() }
+
+// heard notes a reply by p, at now: the upstream works.
+func (u *upstream) heard(p proto, took time.Duration, now time.Time) {
 	u.rtt[p].add(took)
+	u.repliedAt.Store(now.UnixNano())
 	u.faults.cleared(u, p)
 	if u.ailing.Load() {
 		u.recovered()
