@@ -66,6 +66,14 @@ type Observer interface {
 	Observe(r *Reply, q *Query)
 }
 
+// Notified is a Handler that has zones of other servers.
+type Notified interface {
+	Handler
+	// Notify is called when somebody says that a zone changed (NOTIFY, RFC 1996); the zone is q.Name. It says whether it has the zone and
+	// the sender is one that may say so. It must not wait.
+	Notify(q *Query) bool
+}
+
 // Stage is one handler of a chain under the name of its directive, which metrics and logs show.
 type Stage struct {
 	Name    string

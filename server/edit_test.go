@@ -248,3 +248,26 @@ func TestPatience(t *testing.T) {
 		t.Errorf("waited %v, want about a millisecond", d)
 	}
 }
+
+// told knows one zone of another server.
+type told struct{ answerA }
+
+func (told) Notify(q *server.Query) bool { return q.Name.String() == "example.org." }
+
+func TestNotify(t *testing.T) {
+	t.Parallel()
+	s := servertest.Start(t, servertest.Block(".", server.Stage{Name: "other", Handler: answerA{}}, server.Stage{Name: "told", Handler: told{}}))
+	for zone, want := range map[string]int{"example.org.": dns.RcodeSuccess, "example.net.": dns.RcodeNotImplemented} {
+		m := new(dns.Msg)
+		m.SetNotify(zone)
+		r := s.Exchange(t, "udp", m)
+		if r.Rcode != want || r.Opcode != dns.OpcodeNotify || len(r.Answer) != 0 || r.Authoritative != (want == dns.RcodeSuccess) {
+			t.Errorf("%s: %v", zone, r)
+		}
+	}
+	m := servertest.Query("example.org.", dns.TypeA, 0)
+	m.Opcode = dns.OpcodeUpdate
+	if r := s.Exchange(t, "udp", m); r.Rcode != dns.RcodeNotImplemented {
+		t.Errorf("UPDATE: %v", r)
+	}
+}

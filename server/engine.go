@@ -191,7 +191,7 @@ func (e *engine) process(s *slab) outcome {
 
 // parse judges the header and reads question and OPT. On a bad question qend stays 0.
 func (q *Query) parse(h wire.Header) wire.RCode {
-	if h.Flags.Opcode() != wire.OpcodeQuery {
+	if op := h.Flags.Opcode(); op != wire.OpcodeQuery && op != wire.OpcodeNotify {
 		return wire.RCodeNotImp
 	}
 	if h.QDCount != 1 || h.ANCount > 1 || h.NSCount > 1 || h.ARCount > 2 {
@@ -242,8 +242,24 @@ func (e *engine) enter(s *slab) outcome {
 		s.r.rcode = wire.RCodeRefused
 		return e.finish(s)
 	}
+	if s.q.Flags.Opcode() == wire.OpcodeNotify {
+		b.notify(&s.r, &s.q)
+		return e.finish(s)
+	}
 	s.q.chain, s.q.shuffle = b.Chain, b.Options.Shuffle
 	return e.walk(s, nil)
+}
+
+// notify tells the handlers that a zone changed elsewhere. Where none cares, NOTIFY is an opcode that is not implemented.
+func (b *Block) notify(r *Reply, q *Query) {
+	for i := range b.Chain {
+		if n, ok := b.Chain[i].Handler.(Notified); ok && n.Notify(q) {
+			r.by = b.Chain[i].Name
+			r.SetAA()
+			return
+		}
+	}
+	r.rcode = wire.RCodeNotImp
 }
 
 // walk asks the handlers from the cursor on. Without a context it parks where one has to wait; with one it waits itself.

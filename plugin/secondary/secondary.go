@@ -43,8 +43,15 @@ type Secondary struct {
 	all     []Options
 	table   zone.Table
 	fall    map[wire.Canonical]zones.Fallthrough
+	wake    map[wire.Canonical]*wake
 	log     *slog.Logger
 	changed func(origin wire.Zone)
+}
+
+// wake has a zone updated before its time.
+type wake struct {
+	from []netip.AddrPort
+	now  chan struct{} // holds one: what comes while an update runs is worth one more
 }
 
 // New makes the handler. changed is called, if it is not nil, when another version of a zone is served. Run transfers the zones.
@@ -52,11 +59,12 @@ func New(all []Options, log *slog.Logger, changed func(origin wire.Zone)) *Secon
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
 	}
-	h := &Secondary{all: all, fall: map[wire.Canonical]zones.Fallthrough{}, log: log, changed: changed}
+	h := &Secondary{all: all, fall: map[wire.Canonical]zones.Fallthrough{}, wake: map[wire.Canonical]*wake{}, log: log, changed: changed}
 	for _, o := range all {
 		for _, z := range o.Zones {
 			h.table.Set(z, nil)
 			h.fall[z.Name()] = o.Fallthrough
+			h.wake[z.Name()] = &wake{o.From, make(chan struct{}, 1)}
 		}
 	}
 	return h
@@ -67,7 +75,7 @@ func (h *Secondary) Run(ctx context.Context) error {
 	var wg sync.WaitGroup
 	for _, o := range h.all {
 		for _, z := range o.Zones {
-			wg.Go(func() { h.keep(ctx, z, o.From) })
+			wg.Go(func() { h.keep(ctx, z, h.wake[z.Name()]) })
 		}
 	}
 	wg.Wait()
@@ -75,11 +83,11 @@ func (h *Secondary) Run(ctx context.Context) error {
 }
 
 // keep looks after one zone.
-func (h *Secondary) keep(ctx context.Context, origin wire.Zone, from []netip.AddrPort) {
+func (h *Secondary) keep(ctx context.Context, origin wire.Zone, w *wake) {
 	var good time.Time // when a primary last said what is current
 	failing := false
 	for {
-		err := h.update(ctx, origin, from)
+		err := h.update(ctx, origin, w.from)
 		if ctx.Err() != nil {
 			return
 		}
@@ -90,13 +98,30 @@ func (h *Secondary) keep(ctx context.Context, origin wire.Zone, from []netip.Add
 			h.log.Error(fmt.Sprintf("zone %s could not be transferred", origin), "error", err)
 		}
 		failing = err != nil
-		timer := time.NewTimer(h.next(origin, good, failing))
-		select {
-		case <-ctx.Done():
-			timer.Stop()
+		if !w.rest(ctx, h.next(origin, good, failing)) {
 			return
-		case <-timer.C:
 		}
+	}
+}
+
+// rest waits until the zone is due, or somebody told of a change, and says whether to go on. Notices are gathered for a moment: a forged one
+// must not make us ask the primary without end.
+func (w *wake) rest(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-timer.C:
+		return true
+	case <-w.now:
+		timer.Reset(min(d, leastTimer))
+	}
+	select {
+	case <-ctx.Done():
+		return false
+	case <-timer.C:
+		return true
 	}
 }
 
@@ -214,6 +239,25 @@ func transfer(ctx context.Context, origin wire.Zone, primary netip.AddrPort) (*z
 // Answer answers for names in the zones. Until a zone has been transferred its names are SERVFAIL.
 func (h *Secondary) Answer(r *server.Reply, q *server.Query) server.Verdict {
 	return h.table.Answer(r, q, h.falls(q))
+}
+
+// Notify has a zone looked at if one of its primary servers says that it changed.
+func (h *Secondary) Notify(q *server.Query) bool {
+	w := h.wake[wire.Canonical(q.Name.Folded())]
+	if w == nil {
+		return false
+	}
+	client := q.Client.Addr().Unmap()
+	for _, primary := range w.from {
+		if primary.Addr().Unmap() == client {
+			select {
+			case w.now <- struct{}{}:
+			default:
+			}
+			return true
+		}
+	}
+	return false
 }
 
 func (h *Secondary) falls(q *server.Query) bool {

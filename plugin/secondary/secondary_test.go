@@ -25,10 +25,11 @@ type primary struct {
 	serial  atomic.Uint32
 	refused atomic.Bool
 	axfr    atomic.Int32
+	refresh int
 }
 
 func (p *primary) soa() string {
-	return fmt.Sprintf("example.org. 5 IN SOA ns.example.org. h.example.org. %d 1 1 3600 5", p.serial.Load())
+	return fmt.Sprintf("example.org. 5 IN SOA ns.example.org. h.example.org. %d %d 1 3600 5", p.serial.Load(), max(1, p.refresh))
 }
 
 func (p *primary) ServeDNS(w dns.ResponseWriter, m *dns.Msg) {
@@ -141,6 +142,42 @@ func TestUpdate(t *testing.T) {
 			t.Errorf("step %d: %v after %d transfers, want serial %d after %d", i, z, p.axfr.Load(), c.want, c.axfr)
 		}
 	}
+}
+
+func TestNotify(t *testing.T) {
+	t.Parallel()
+	p := &primary{}
+	p.serial.Store(7)
+	p.refresh = 3600
+	addr := servertest.Upstream(t, p.ServeDNS)
+	changed := make(chan wire.Zone, 10)
+	h := New([]Options{parse(t, "secondary {\ntransfer from "+addr+"\n}")}, nil, func(z wire.Zone) { changed <- z })
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() { defer close(done); _ = h.Run(ctx) }()
+	<-changed
+	p.serial.Store(8)
+	for _, c := range []struct {
+		client, zone string
+		want         int
+	}{
+		{"192.0.2.1", "example.org.", dns.RcodeNotImplemented},
+		{"127.0.0.1", "example.net.", dns.RcodeNotImplemented},
+		{"127.0.0.1", "Example.org.", dns.RcodeSuccess},
+	} {
+		m := new(dns.Msg)
+		m.SetNotify(c.zone)
+		r := plugintest.Ask(t, c.client, m, h)
+		if r.Rcode != c.want || r.Opcode != dns.OpcodeNotify {
+			t.Errorf("%s of %s: %v", c.client, c.zone, r)
+		}
+	}
+	<-changed
+	if z, _ := h.table.Get(h.all[0].Zones[0]); z.Serial() != 8 {
+		t.Errorf("serial %d", z.Serial())
+	}
+	cancel()
+	<-done
 }
 
 func TestTimers(t *testing.T) {
