@@ -2,8 +2,13 @@
 package main
 
 import (
+	"context"
 	"io"
 	"os"
+	"os/signal"
+
+	"github.com/clusterdns/clusterdns/cmd/clusterdns/explain"
+	"github.com/clusterdns/clusterdns/cmd/clusterdns/ndots"
 )
 
 // The exit codes.
@@ -31,6 +36,17 @@ type command struct {
 func commands() []command {
 	return []command{
 		{"check", "reads a Corefile and says what is wrong with it", check},
+		{"explain", "says what a name resolves to and whether connecting will work", interruptible(explain.Run)},
+		{"ndots", "measures what search lists cost, for each value of ndots", interruptible(ndots.Run)},
+	}
+}
+
+// interruptible makes a command of a function that ends with its context: by the signal of Ctrl-C.
+func interruptible(f func(ctx context.Context, args []string, stdout, stderr io.Writer) int) func(environment, []string) int {
+	return func(env environment, args []string) int {
+		ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+		defer stop()
+		return f(ctx, args, env.stdout, env.stderr)
 	}
 }
 

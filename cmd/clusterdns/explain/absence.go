@@ -1,0 +1,178 @@
+package explain
+
+import (
+	"strings"
+
+	"github.com/clusterdns/clusterdns/kubernetes"
+)
+
+// explainAbsence judges a name of the cluster that does not resolve.
+func (s *subject) explainAbsence(x *Explanation) {
+	namespace, service := s.exists()
+	switch {
+	case s.failed(x):
+	case !namespace:
+		s.noNamespace(x)
+	case s.address != "" || s.service == "":
+		s.noPod(x)
+	case !service:
+		s.noService(x)
+	default:
+		s.noRecords(x)
+	}
+}
+
+// failed judges a lookup in which the cluster's own names fail.
+func (s *subject) failed(x *Explanation) bool {
+	for i := range x.Candidates {
+		c := &x.Candidates[i]
+		if _, in := s.cluster.cut(c.Name); !in {
+			continue
+		}
+		for j := range c.Answers {
+			a := &c.Answers[j]
+			switch {
+			case a.failure() == "":
+			case len(a.chain) > 0:
+				x.rule(Unknown, "leads to %s, which could not be looked up: %s", strings.TrimSuffix(a.chain[len(a.chain)-1], "."), a.failure())
+				x.next("clusterdns explain -server ADDRESS-OF-THE-UPSTREAM %s", quote(a.chain[len(a.chain)-1]))
+				s.show(x)
+				return true
+			default:
+				x.rule(Unknown, "could not be looked up: %s", a.failure())
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// show puts the Service into the explanation, if there is one.
+func (s *subject) show(x *Explanation) *backing {
+	b, ok := s.cluster.look(s.namespace, s.service)
+	if ok {
+		x.Service = b.report
+	}
+	return b
+}
+
+func (s *subject) noNamespace(x *Explanation) {
+	x.rule(Absent, "does not resolve: there is no namespace %s", s.namespace)
+	if n := nearest(s.namespace, s.cluster.NamespaceNames()); n != "" {
+		x.note("there is a namespace %s", n)
+		if _, ok := s.cluster.Service(n, s.service); ok {
+			x.Verdict.Notes[len(x.Verdict.Notes)-1] += ", which has a Service " + s.service
+			x.next("clusterdns explain %s.%s", quote(s.service), quote(n))
+		}
+	}
+	if s.service != "" {
+		s.elsewhere(x)
+	}
+	x.next("kubectl get namespaces")
+}
+
+// elsewhere names the namespaces that have a Service of the name.
+func (s *subject) elsewhere(x *Explanation) {
+	var found []string
+	for _, ns := range s.cluster.NamespaceNames() {
+		if _, ok := s.cluster.Service(ns, s.service); ok && !strings.EqualFold(ns, s.namespace) {
+			found = append(found, ns)
+		}
+	}
+	if len(found) == 0 || len(x.Next) > 0 {
+		return
+	}
+	x.note("a Service %s is in namespace %s: from elsewhere its name is %s.%s", s.service, strings.Join(found[:min(len(found), maxListed)], ", "), s.service, found[0])
+	x.next("clusterdns explain %s.%s", quote(s.service), quote(found[0]))
+}
+
+func (s *subject) noService(x *Explanation) {
+	x.rule(Absent, "does not resolve: there is no Service %s in namespace %s", s.service, s.namespace)
+	if n := nearest(s.service, s.cluster.ServiceNames(s.namespace)); n != "" {
+		x.note("there is a Service %s", n)
+		x.next("clusterdns explain %s.%s", quote(n), quote(s.namespace))
+	}
+	s.elsewhere(x)
+	x.next("kubectl -n %s get services", quote(s.namespace))
+}
+
+func (s *subject) noPod(x *Explanation) {
+	if s.address == "" {
+		x.rule(Absent, "namespace %s exists, but is no name that resolves", s.namespace)
+		return
+	}
+	addr, ok := dashed(s.address)
+	switch {
+	case s.cluster.Pods == kubernetes.PodsDisabled:
+		x.rule(Absent, "does not resolve: names of Pods are disabled")
+		x.note("the option pods of the directive kubernetes turns them on")
+		return
+	case !ok:
+		x.rule(Absent, "does not resolve: %s is no IP address with dashes", s.address)
+		return
+	}
+	x.rule(Absent, "does not resolve: no Pod of namespace %s has the address %s", s.namespace, addr)
+	x.next("kubectl get pods -A -o wide --field-selector status.podIP=%s", quote(addr.String()))
+}
+
+// noRecords is for names at or below a Service that exists.
+func (s *subject) noRecords(x *Explanation) {
+	b := s.show(x)
+	total, ready, published := b.counts(s)
+	all, _, _ := b.counts(&subject{})
+	switch {
+	case b.info.Type == kubernetes.ExternalName && s.endpoint == "" && s.port == "":
+		x.rule(Absent, "is another name for %s, which does not exist", strings.TrimSuffix(b.info.ExternalName, "."))
+		x.next("clusterdns explain %s", quote(strings.TrimSuffix(b.info.ExternalName, ".")+"."))
+	case s.port != "":
+		s.noPort(b, x)
+	case s.endpoint != "" && total == 0:
+		x.rule(Absent, "does not resolve: Service %s/%s has no endpoint named %s", b.info.Namespace, b.info.Name, s.endpoint)
+		s.noteEndpoints(b, x)
+	case all == 0:
+		b.judgeEmpty(x, Absent)
+	case published == 0 && ready == 0:
+		b.judgeUnready(s, x, Absent, total, published)
+	default:
+		x.rule(Absent, "exists, but has no address of a family that was asked for")
+	}
+}
+
+func (s *subject) noPort(b *backing, x *Explanation) {
+	x.rule(Absent, "does not resolve: Service %s/%s has no port named %s with protocol %s", b.info.Namespace, b.info.Name, s.port, strings.ToUpper(s.protocol))
+	var names []string
+	for _, p := range b.report.Ports {
+		if p.Name != "" {
+			names = append(names, p.Name+"/"+p.Protocol)
+		}
+	}
+	if len(names) > 0 {
+		x.note("it has %s", strings.Join(names[:min(len(names), maxListed)], ", "))
+	}
+	x.next("kubectl -n %s get service %s -o jsonpath='{.spec.ports}'", quote(b.info.Namespace), quote(b.info.Name))
+}
+
+// noteEndpoints names the endpoints that there are.
+func (s *subject) noteEndpoints(b *backing, x *Explanation) {
+	var names []string
+	for i := range b.report.Slices {
+		for _, e := range b.report.Slices[i].Endpoints {
+			name := e.Hostname
+			if name == "" {
+				name = strings.NewReplacer(".", "-", ":", "-").Replace(e.Address)
+			}
+			names = append(names, name)
+		}
+	}
+	if n := nearest(s.endpoint, names); n != "" && len(names) > maxListed {
+		x.note("there is %s", n)
+	}
+	if len(names) > 0 {
+		more := ""
+		if len(names) > maxListed {
+			more = " and others"
+		}
+		x.note("it has %s%s", strings.Join(names[:min(len(names), maxListed)], ", "), more)
+	}
+	x.next("kubectl -n %s get endpointslices -l kubernetes.io/service-name=%s", quote(b.info.Namespace), quote(b.info.Name))
+}

@@ -1,0 +1,254 @@
+package explain
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/clusterdns/clusterdns/kubernetes"
+)
+
+// explainPresence judges a name of the cluster that resolves.
+func (s *subject) explainPresence(x *Explanation) {
+	if s.address != "" {
+		x.rule(Works, "resolves to the address of a Pod in namespace %s", s.namespace)
+		if s.cluster.Pods == kubernetes.PodsInsecure {
+			x.note("pods insecure: the name resolves whether such a Pod exists or not")
+		}
+		return
+	}
+	b, ok := s.cluster.look(s.namespace, s.service)
+	if !ok || s.other != nil {
+		x.rule(Works, "resolves to a name of the cluster's own")
+		return
+	}
+	x.Service = b.report
+	if b.info.Type == kubernetes.ExternalName {
+		x.rule(Unknown, "leads to %s, which could not be followed", b.info.ExternalName)
+		return
+	}
+	b.judge(s, x)
+}
+
+// judge says whether connecting to a Service whose name resolves will work.
+func (b *backing) judge(s *subject, x *Explanation) {
+	total, ready, published := b.counts(s)
+	switch {
+	case total == 0:
+		b.judgeEmpty(x, Broken)
+		return
+	case ready == 0:
+		b.judgeUnready(s, x, Broken, total, published)
+		return
+	}
+	if problem := b.portProblem(s); problem != nil {
+		x.rule(Broken, "resolves, but port %s will not work: %s", portText(problem), problem.Problem)
+		x.next("kubectl -n %s get service %s -o jsonpath='{.spec.ports}'", quote(b.info.Namespace), quote(b.info.Name))
+		if b.report.Selector != "none" && b.report.Selector != "unknown" {
+			x.next("kubectl -n %s get pods -l %s -o jsonpath='{.items[*].spec.containers[*].ports}'", quote(b.info.Namespace), quote(b.report.Selector))
+		}
+		return
+	}
+	x.rule(Works, "resolves, and %s", readyText(ready, total))
+	if s.endpoint != "" {
+		x.Verdict.Summary = "resolves, and the endpoint is ready"
+	}
+	if !b.info.Headless && ready < total {
+		x.note("the others get no connections")
+	}
+	if b.info.Headless {
+		b.noteHeadless(x, ready, total)
+	}
+	x.note("NetworkPolicies are not looked at: they may keep namespace %s from it", x.From)
+	x.next("kubectl -n %s get networkpolicies", quote(b.info.Namespace))
+	if p := b.anyPort(s); p != 0 {
+		name := strings.TrimSuffix(x.found(), ".")
+		if s.port != "" { // a name of SRV records, which has no address
+			name = strings.Join(strings.Split(name, ".")[2:], ".")
+		}
+		x.next("kubectl -n %s run -it --rm --restart=Never --image=busybox try -- nc -zv -w 3 %s %d", quote(x.From), quote(name), p)
+	}
+}
+
+func readyText(ready, total int) string {
+	switch {
+	case ready == total && total == 1:
+		return "its endpoint is ready"
+	case ready == total:
+		return fmt.Sprintf("all %d endpoints are ready", total)
+	}
+	return fmt.Sprintf("%d of %d endpoints are ready", ready, total)
+}
+
+// found is the candidate that resolves, or the name.
+func (x *Explanation) found() string {
+	for i := range x.Candidates {
+		if slices.ContainsFunc(x.Candidates[i].Answers, func(a Answer) bool { return a.found }) {
+			return x.Candidates[i].Name
+		}
+	}
+	return x.Name
+}
+
+// noteHeadless says what surprises people at headless Services.
+func (b *backing) noteHeadless(x *Explanation, ready, total int) {
+	switch {
+	case ready < total && b.info.Unready:
+		x.note("endpoints that are not ready are published too, because the Service has publishNotReadyAddresses: connections to them may fail")
+	case ready < total:
+		x.note("those that are not ready are left out of the answer")
+	}
+	for i := range b.report.Ports {
+		p := &b.report.Ports[i]
+		if len(p.leads) == 1 && p.leads[0] != p.Port {
+			x.note("a headless Service does not translate ports: connect to %d, not to %d", p.leads[0], p.Port)
+		}
+	}
+}
+
+// portProblem is the port that will not work: the one that the name asks for, or the first if none works.
+func (b *backing) portProblem(s *subject) *Port {
+	for i := range b.report.Ports {
+		p := &b.report.Ports[i]
+		if s.port != "" && !strings.EqualFold(p.Name, s.port) {
+			continue
+		}
+		if p.Problem == "" {
+			return nil
+		}
+		if s.port != "" {
+			return p
+		}
+	}
+	if s.port == "" && len(b.report.Ports) > 0 {
+		return &b.report.Ports[0]
+	}
+	return nil
+}
+
+// anyPort is a port to try, or 0.
+func (b *backing) anyPort(s *subject) uint16 {
+	for i := range b.report.Ports {
+		p := &b.report.Ports[i]
+		if p.Protocol != "TCP" || p.Problem != "" || s.port != "" && !strings.EqualFold(p.Name, s.port) {
+			continue
+		}
+		if b.info.Headless && len(p.leads) > 0 {
+			return p.leads[0]
+		}
+		return p.Port
+	}
+	return 0
+}
+
+func portText(p *Port) string {
+	if p.Name == "" {
+		return fmt.Sprintf("%d/%s", p.Port, p.Protocol)
+	}
+	return fmt.Sprintf("%s (%d/%s)", p.Name, p.Port, p.Protocol)
+}
+
+// judgeEmpty is for a Service without endpoints.
+func (b *backing) judgeEmpty(x *Explanation, k Kind) {
+	text := "does not resolve: the Service has no endpoints"
+	if k == Broken {
+		text = "resolves, but nothing answers: the Service has no endpoints"
+	}
+	x.rule(k, "%s", text)
+	ns, name := quote(b.info.Namespace), quote(b.info.Name)
+	switch {
+	case b.report.Selector == "none":
+		x.note("it has no selector, so somebody must write its EndpointSlices, with the label kubernetes.io/service-name=%s", b.info.Name)
+	case b.info.Labelled != nil && b.podsKnown:
+		b.noteSelector(x)
+	}
+	if b.info.Labelled != nil {
+		x.next("kubectl -n %s get pods -l %s", ns, quote(b.report.Selector))
+		x.next("kubectl -n %s get pods --show-labels", ns)
+		return
+	}
+	x.next("kubectl -n %s get endpointslices -l kubernetes.io/service-name=%s", ns, name)
+}
+
+// noteSelector says what the selector matches and what it may have been meant to.
+func (b *backing) noteSelector(x *Explanation) {
+	matching := 0
+	for i := range b.pods {
+		if b.info.Selects(b.pods[i].Labels) {
+			matching++
+		}
+	}
+	if matching > 0 {
+		x.note("its selector %s matches %s, but no EndpointSlice has them: the control plane may be behind", b.report.Selector, plural(matching, "Pod"))
+		return
+	}
+	x.note("its selector %s matches no Pod of namespace %s", b.report.Selector, b.info.Namespace)
+	for k, v := range b.info.Labelled {
+		var values []string
+		count := map[string]int{}
+		for i := range b.pods {
+			if got, ok := b.pods[i].Labels[k]; ok {
+				if count[got]++; count[got] == 1 {
+					values = append(values, got)
+				}
+			}
+		}
+		if n := nearest(v, values); n != "" && count[v] == 0 {
+			x.note("%s %s %s=%s: is that what was meant?", plural(count[n], "Pod"), verb(count[n], "has", "have"), k, n)
+		}
+	}
+}
+
+func verb(n int, one, many string) string {
+	if n == 1 {
+		return one
+	}
+	return many
+}
+
+func plural(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return strconv.Itoa(n) + " " + what + "s"
+}
+
+// judgeUnready is for a Service none of whose endpoints is ready, or none of those that the name stands for.
+func (b *backing) judgeUnready(s *subject, x *Explanation, k Kind, total, published int) {
+	state := fmt.Sprintf("0 of %s are ready", plural(total, "endpoint"))
+	if total == 1 {
+		state = "its one endpoint is not ready"
+	}
+	switch {
+	case k == Absent:
+		x.rule(k, "does not resolve: %s", state)
+	case published > 0:
+		x.rule(k, "resolves, but %s: publishNotReadyAddresses shows it all the same", state)
+	default:
+		x.rule(k, "resolves, but nothing answers: %s", state)
+	}
+	for i := range b.report.Slices {
+		for j := range b.report.Slices[i].Endpoints {
+			e := &b.report.Slices[i].Endpoints[j]
+			if e.Pod != "" && !e.Ready && (s.endpoint == "" || e.named(s.endpoint)) {
+				x.next("kubectl -n %s describe pod %s", quote(b.info.Namespace), quote(e.Pod))
+				return
+			}
+		}
+	}
+	x.next("kubectl -n %s get endpointslices -l kubernetes.io/service-name=%s -o yaml", quote(b.info.Namespace), quote(b.info.Name))
+}
+
+// quote makes a word one word of a shell.
+func quote(word string) string {
+	for _, c := range word {
+		if (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && (c < '0' || c > '9') && !strings.ContainsRune("._-/=,:", c) {
+			return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
+		}
+	}
+	if word == "" {
+		return "''"
+	}
+	return word
+}

@@ -1,0 +1,245 @@
+package explain_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/miekg/dns"
+
+	"github.com/clusterdns/clusterdns/cmd/clusterdns/explain"
+	"github.com/clusterdns/clusterdns/config"
+	"github.com/clusterdns/clusterdns/server"
+	"github.com/clusterdns/clusterdns/server/servertest"
+)
+
+const demo = "../../../deploy/demo/cluster"
+
+// upstream answers www.example.com and nothing else; names with "fail" in them fail.
+func upstream(t *testing.T) string {
+	return servertest.Upstream(t, func(w dns.ResponseWriter, q *dns.Msg) {
+		m := new(dns.Msg)
+		m.SetReply(q)
+		m.RecursionAvailable = true
+		switch name := q.Question[0].Name; {
+		case strings.Contains(name, "fail"):
+			m.Rcode = dns.RcodeServerFailure
+		case name != "www.example.com.":
+			m.Rcode = dns.RcodeNameError
+		case q.Question[0].Qtype == dns.TypeA:
+			rr, _ := dns.NewRR("www.example.com. 300 IN A 192.0.2.80")
+			m.Answer = append(m.Answer, rr)
+		}
+		_ = w.WriteMsg(m)
+	})
+}
+
+// corefile writes a Corefile with the demo's cluster and ours, whose other names go to an upstream.
+func corefile(t *testing.T, upstream string) string {
+	t.Helper()
+	abs := func(p string) string {
+		a, err := filepath.Abs(p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return a
+	}
+	file := filepath.Join(t.TempDir(), "Corefile")
+	text := fmt.Sprintf(".:1053 {\n kubernetes cluster.local in-addr.arpa {\n  manifests %q %q\n  pods verified\n }\n forward . %s\n loadbalance\n cache\n}\n", abs(demo), abs("testdata/cluster"), upstream)
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
+
+func run(t *testing.T, args ...string) (out, errs string, exit int) {
+	t.Helper()
+	var stdout, stderr bytes.Buffer
+	exit = explain.Run(t.Context(), args, &stdout, &stderr)
+	return stdout.String(), stderr.String(), exit
+}
+
+// TestGolden runs each file of testdata: the arguments on the first line, then what is printed and the exit status. CONF in an argument is a
+// Corefile with an upstream server. With UPDATE_GOLDEN=1 in the environment what is printed is written there.
+func TestGolden(t *testing.T) {
+	t.Parallel()
+	files, err := filepath.Glob("testdata/*.txt")
+	if err != nil || len(files) == 0 {
+		t.Fatal("no golden files:", err)
+	}
+	conf := corefile(t, upstream(t))
+	for _, file := range files {
+		t.Run(strings.TrimSuffix(filepath.Base(file), ".txt"), func(t *testing.T) {
+			t.Parallel()
+			b, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			command, want, _ := strings.Cut(string(b), "\n")
+			args := strings.Fields(command)
+			for i := range args {
+				switch args[i] {
+				case "CONF":
+					args[i] = conf
+				case "DEMO":
+					args[i] = demo
+				case "OURS":
+					args[i] = "testdata/cluster"
+				}
+			}
+			out, errs, exit := run(t, args...)
+			got := fmt.Sprintf("%s%sexit %d\n", out, errs, exit)
+			if os.Getenv("UPDATE_GOLDEN") != "" {
+				if err := os.WriteFile(file, []byte(command+"\n"+got), 0o600); err != nil {
+					t.Fatal(err)
+				}
+				return
+			}
+			if got != want {
+				t.Errorf("clusterdns explain %s\n got:\n%s\nwant:\n%s", command, got, want)
+			}
+		})
+	}
+}
+
+// TestServer asks a server over the network, which knows reasons but no objects.
+func TestServer(t *testing.T) {
+	t.Parallel()
+	c := parse(t, corefile(t, upstream(t)))
+	off, err := config.NewOffline(t.Context(), c, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(off.Close)
+	s := servertest.Start(t, off.Listeners()[0].Blocks...)
+	for name, want := range map[string]struct {
+		exit int
+		text []string
+	}{
+		"web-svc.service-lab":    {0, []string{"10.96.100.10", "WORKS: resolves; only DNS was asked"}},
+		"mysql-9.mysql":          {3, []string{"ABSENT: does not exist", "no service mysql in default; perhaps"}},
+		"mysql.default":          {3, []string{"no service mysql in default; there is one in service-lab"}},
+		"www.example.com":        {0, []string{"search-path candidate of www.example.com", "192.0.2.80"}},
+		"www.fail.example.com.":  {1, []string{"UNKNOWN: could not be looked up: SERVFAIL"}},
+		"_grpc._tcp.web-svc.svc": {3, []string{"ABSENT"}},
+	} {
+		out, errs, exit := run(t, "-server", s.Addr, name)
+		for _, text := range want.text {
+			if exit != want.exit || !strings.Contains(out, text) {
+				t.Errorf("%s: exit %d, want %d and %q in\n%s%s", name, exit, want.exit, text, out, errs)
+			}
+		}
+	}
+}
+
+func parse(t *testing.T, file string) *config.Config {
+	t.Helper()
+	src, err := config.ReadSource(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := config.Parse(src, config.DefaultPort)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// TestHandler explains over HTTP what the live index knows.
+func TestHandler(t *testing.T) {
+	t.Parallel()
+	off, err := config.NewOffline(t.Context(), parse(t, corefile(t, upstream(t))), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(off.Close)
+	h := explain.Handler(func() (*explain.Explainer, error) {
+		return explain.New(off.Server(), off.Listeners(), netip.MustParseAddr("127.0.0.1"), nil)
+	})
+	get := func(method, query string) (int, string, http.Header) {
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), method, "/explain?"+query, nil))
+		body, _ := io.ReadAll(w.Body)
+		return w.Code, string(body), w.Header()
+	}
+	code, body, header := get(http.MethodGet, "name=web-no-endpoints&from=service-lab&o=json")
+	var x explain.Explanation
+	if err := json.Unmarshal([]byte(body), &x); err != nil || code != http.StatusOK || header.Get("Content-Type") != "application/json" {
+		t.Fatalf("%d %v %v\n%s", code, header, err, body)
+	}
+	if x.Verdict.Kind != explain.Broken || x.Service == nil || x.Service.Selector != "unknown" || x.Service.Ports[0].Problem != "no endpoints" {
+		t.Errorf("%+v", x)
+	}
+	code, body, header = get(http.MethodGet, "name=web-headless.service-lab&ndots=1")
+	if code != http.StatusOK || !strings.Contains(body, "WORKS: resolves, and all 3 endpoints are ready") || strings.Contains(body, "\x1b") || !strings.HasPrefix(header.Get("Content-Type"), "text/plain") {
+		t.Errorf("%d %v\n%s", code, header, body)
+	}
+	for query, want := range map[string]int{
+		"": 400, "name=" + strings.Repeat("a", 5000): 414, "name=a..b": 400, "name=x&ndots=99": 400, "name=x&ndots=x": 400,
+	} {
+		if code, body, _ := get(http.MethodGet, query); code != want {
+			t.Errorf("%.40s: %d %s, want %d", query, code, body, want)
+		}
+	}
+	if code, _, _ := get(http.MethodPost, "name=x"); code != http.StatusMethodNotAllowed {
+		t.Errorf("POST: %d", code)
+	}
+	if code, _, _ := get(http.MethodHead, "name=web-svc.service-lab"); code != http.StatusOK {
+		t.Errorf("HEAD: %d", code)
+	}
+}
+
+// TestHostileNames: whatever is asked for, nothing panics, and no control character reaches the terminal.
+func TestHostileNames(t *testing.T) {
+	t.Parallel()
+	s := server.New(server.DefaultLimits(), server.Hooks{})
+	off, err := config.NewOffline(t.Context(), parse(t, corefile(t, upstream(t))), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(off.Close)
+	e, err := explain.New(s, off.Listeners(), netip.MustParseAddr("::1"), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{
+		".", "_", "_._", "_.a.b", "a\\.b", "a\\..b", "svc", "x.svc", "pod", "a.pod", "a.b.pod", "x.y.z.pod", "svc.cluster.local.", "cluster.local", "cluster.local.",
+		"_a._b", "_a._b.c", "_a._b.c.d", "_a.b.c.d", "\\000.service-lab", "a b.service-lab", "$(reboot).service-lab", "`x`", "';x;'.nosuch", strings.Repeat("a", 63) + ".service-lab",
+		strings.Repeat("a.", 120), "\x1b[31m.service-lab", "é.service-lab", "10-0-0-1.nosuch.pod", "--.service-lab.pod", "1.0.96.10.in-addr.arpa.",
+	} {
+		x, err := e.Explain(t.Context(), explain.Request{Name: name, NDots: 5})
+		if err != nil {
+			continue
+		}
+		var b bytes.Buffer
+		if err := x.Text(&b, false); err != nil || strings.ContainsAny(b.String(), "\x1b\x00") {
+			t.Errorf("%q: %v\n%s", name, err, b.String())
+		}
+		for _, n := range x.Next {
+			if strings.Contains(n, " $(") || strings.Contains(n, " `") || strings.Contains(n, " ';x;'") {
+				t.Errorf("%q: a command that the shell takes apart: %s", name, n)
+			}
+		}
+	}
+}
+
+// TestColour: text has colours only when it is asked for, and a file or pipe is no terminal.
+func TestColour(t *testing.T) {
+	t.Parallel()
+	x := &explain.Explanation{Name: "x", Verdict: explain.Verdict{Kind: explain.Broken, Summary: "no"}}
+	var with, without bytes.Buffer
+	if err := x.Text(&with, true); err != nil || !strings.Contains(with.String(), "\x1b[1;31mBROKEN\x1b[0m") {
+		t.Errorf("%q", with.String())
+	}
+	if err := x.Text(&without, false); err != nil || strings.Contains(without.String(), "\x1b") {
+		t.Errorf("%q", without.String())
+	}
+}

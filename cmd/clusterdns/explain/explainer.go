@@ -1,0 +1,342 @@
+package explain
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"github.com/miekg/dns"
+
+	"github.com/clusterdns/clusterdns/cmd/clusterdns/ndots"
+	"github.com/clusterdns/clusterdns/kubernetes"
+	"github.com/clusterdns/clusterdns/server"
+	"github.com/clusterdns/clusterdns/server/wire"
+)
+
+// Explainer explains names. Its fields are set before it is used, and not changed then; it may be used concurrently.
+type Explainer struct {
+	Asker    Asker
+	Clusters []Cluster // none where only DNS can be asked
+	Zone     string    // that search lists are made of, with a dot at its end
+}
+
+// clusterHandler is how a kubernetes directive is known in a chain.
+type clusterHandler interface {
+	kubernetes.Inspector
+	Zones() []wire.Zone
+	Options() kubernetes.Options
+}
+
+// New makes an Explainer of what is served: of the first listener for plain DNS that has a cluster, or else the first at all. Questions come from client.
+// inspect says how to look into the cluster that a directive with these options has; nil, or a nil answer, for the directive's own index.
+func New(s *server.Server, listeners []server.Listener, client netip.Addr, inspect func(kubernetes.Options) kubernetes.Inspector) (*Explainer, error) {
+	blocks := plainBlocks(listeners)
+	if blocks == nil {
+		return nil, errors.New("the configuration serves no plain DNS")
+	}
+	e := &Explainer{Asker: newInProcess(s, blocks, client), Zone: "cluster.local."}
+	for _, h := range clustersOf(blocks) {
+		c := Cluster{Inspector: h, Pods: h.Options().Pods}
+		if inspect != nil {
+			if in := inspect(h.Options()); in != nil {
+				c.Inspector = in
+			}
+		}
+		for _, z := range h.Zones() {
+			if name := z.String(); !strings.HasSuffix(name, ".arpa.") {
+				c.Zones = append(c.Zones, name)
+			}
+		}
+		if len(c.Zones) > 0 {
+			e.Clusters = append(e.Clusters, c)
+		}
+	}
+	if len(e.Clusters) > 0 {
+		e.Zone = e.Clusters[0].Zones[0]
+	}
+	return e, nil
+}
+
+// plainBlocks are the blocks of the first listener for plain DNS that has a cluster, or else of the first one.
+func plainBlocks(listeners []server.Listener) (blocks []*server.Block) {
+	for i := range listeners {
+		l := &listeners[i]
+		switch {
+		case l.Transport != server.UDP:
+		case len(clustersOf(l.Blocks)) > 0:
+			return l.Blocks
+		case blocks == nil:
+			blocks = l.Blocks
+		}
+	}
+	return blocks
+}
+
+// clustersOf are the kubernetes directives of blocks, each once.
+func clustersOf(blocks []*server.Block) (out []clusterHandler) {
+	for _, b := range blocks {
+		for _, st := range b.Chain {
+			if h, ok := st.Handler.(clusterHandler); ok && !slices.Contains(out, h) {
+				out = append(out, h)
+			}
+		}
+	}
+	return out
+}
+
+// Request is what is to be explained.
+type Request struct {
+	Name   string
+	From   string   // namespace of the client; "" means default
+	Pod    string   // of the client, or "": only said
+	NDots  int      // of the client's resolv.conf
+	Search []string // of the client's resolv.conf; nil for the cluster's own
+	More   []string // domains behind the cluster's own, from the Pod's dnsConfig
+	Notes  []string // what is known of the client already
+}
+
+// DefaultNDots is the ndots that Pods have.
+const DefaultNDots = 5
+
+// Kind is what became of a name. Its text is what JSON has.
+type Kind string
+
+// The kinds of verdicts.
+const (
+	Works   Kind = "works"   // resolves, and nothing known speaks against connecting
+	Unknown Kind = "unknown" // could not be found out
+	Absent  Kind = "absent"  // does not resolve
+	Broken  Kind = "broken"  // resolves, but connecting will not work
+)
+
+// Verdict is what became of a name and why.
+type Verdict struct {
+	Kind    Kind     `json:"kind"`
+	Summary string   `json:"summary"`
+	Notes   []string `json:"notes,omitempty"`
+}
+
+// Candidate is a name that the client's resolver tries.
+type Candidate struct {
+	Name    string        `json:"name"`
+	Outcome ndots.Outcome `json:"outcome"`
+	Answers []Answer      `json:"answers"`
+}
+
+// Explanation is everything that can be said of a name.
+type Explanation struct {
+	Name       string      `json:"name"`
+	From       string      `json:"from"`
+	Pod        string      `json:"pod,omitempty"`
+	NDots      int         `json:"ndots"`
+	Search     []string    `json:"search"`
+	Candidates []Candidate `json:"candidates"`
+	Service    *Service    `json:"service,omitempty"`
+	Verdict    Verdict     `json:"verdict"`
+	Next       []string    `json:"next,omitempty"` // commands to go on with
+}
+
+// maxName is the longest name that is explained, escapes counted; names themselves have at most 253 letters.
+const maxName = 1024
+
+func checkName(name string) error {
+	if name == "" || len(name) > maxName {
+		return errors.New("a name must have between 1 and 253 letters")
+	}
+	if _, err := wire.ParseName(name); err != nil {
+		return fmt.Errorf("%q cannot be a name: %w", name, err)
+	}
+	return nil
+}
+
+// Explain looks a name up as a client's resolver does, and says what comes of it. An error is a name that cannot be one.
+func (e *Explainer) Explain(ctx context.Context, r Request) (*Explanation, error) {
+	if err := checkName(r.Name); err != nil {
+		return nil, err
+	}
+	x := &Explanation{Name: r.Name, From: cmp.Or(r.From, "default"), Pod: r.Pod, NDots: r.NDots, Search: r.Search}
+	if x.Search == nil {
+		x.Search = append(clusterSearch(x.From, e.Zone), r.More...)
+	}
+	x.Verdict.Notes = slices.Clone(r.Notes)
+	e.lookUp(ctx, x)
+	e.judge(x)
+	return x, nil
+}
+
+// clusterSearch is the search list of Pods in a namespace.
+func clusterSearch(namespace, zone string) []string {
+	zone = strings.TrimSuffix(zone, ".")
+	return []string{namespace + ".svc." + zone, "svc." + zone, zone}
+}
+
+// lookUp tries the candidates as glibc does.
+func (e *Explainer) lookUp(ctx context.Context, x *Explanation) {
+	rules := ndots.Resolvers()[0]
+	names := rules.Candidates(x.Name, x.NDots, x.Search)
+	asIsFirst := names[0] == dns.Fqdn(x.Name)
+	types := []uint16{dns.TypeA, dns.TypeAAAA}
+	if underscored(x.Name) {
+		types = []uint16{dns.TypeSRV}
+	}
+	for i := 0; i < len(names) && ctx.Err() == nil; {
+		c := Candidate{Name: names[i]}
+		for _, t := range types {
+			c.Answers = append(c.Answers, e.Asker.Ask(ctx, c.Name, t))
+		}
+		c.Outcome = outcome(c.Answers)
+		x.Candidates = append(x.Candidates, c)
+		i = rules.Next(c.Outcome, i, len(names), asIsFirst)
+	}
+}
+
+// outcome is what a resolver makes of the answers for one candidate.
+func outcome(all []Answer) ndots.Outcome {
+	out := ndots.NXDomain
+	for i := range all {
+		a := &all[i]
+		switch {
+		case a.found:
+			return ndots.Found
+		case a.RCode == "" || a.RCode != "NOERROR" && a.RCode != "NXDOMAIN":
+			out = ndots.Failed
+		case a.RCode == "NOERROR" && out != ndots.Failed:
+			out = ndots.NoData
+		}
+	}
+	return out
+}
+
+// judge comes to a verdict.
+func (e *Explainer) judge(x *Explanation) {
+	if len(x.Candidates) == 0 {
+		x.Verdict.Kind, x.Verdict.Summary = Unknown, "interrupted"
+		return
+	}
+	last := &x.Candidates[len(x.Candidates)-1]
+	if last.Outcome == ndots.Found {
+		e.judgeFound(x, last)
+		return
+	}
+	if s := e.meant(x.Name, x.From); s != nil {
+		s.explainAbsence(x)
+		return
+	}
+	e.judgeOutside(x)
+}
+
+// judgeFound looks at what stands behind a name that resolves.
+func (e *Explainer) judgeFound(x *Explanation, c *Candidate) {
+	name := c.leadsTo()
+	if name != c.Name {
+		e.noteAlias(x, c.Name, strings.TrimSuffix(name, "."))
+	}
+	s := e.subjectOf(name)
+	switch {
+	case s != nil:
+		s.explainPresence(x)
+	case name != c.Name:
+		x.rule(Works, "leads to %s, which is outside the cluster and resolves", strings.TrimSuffix(name, "."))
+	case len(e.Clusters) == 0:
+		x.rule(Works, "resolves; only DNS was asked, so whether anything answers at the address is not known")
+	default:
+		x.rule(Works, "resolves to addresses outside the cluster")
+		if n := len(x.Candidates); n > 1 {
+			x.note("%s tried before it: write %s with a dot at its end, or lower ndots", plural(n-1, "other name")+verb(n-1, " was", " were"), x.Name)
+		}
+	}
+}
+
+// leadsTo is the name that the last CNAME leads to, or the candidate's own.
+func (c *Candidate) leadsTo() string {
+	for i := range c.Answers {
+		if chain := c.Answers[i].chain; c.Answers[i].found && len(chain) > 0 {
+			return chain[len(chain)-1]
+		}
+	}
+	return c.Name
+}
+
+// noteAlias says what surprises people at ExternalName Services.
+func (e *Explainer) noteAlias(x *Explanation, name, target string) {
+	s := e.subjectOf(name)
+	if s == nil {
+		return
+	}
+	if svc, ok := s.cluster.Service(s.namespace, s.service); ok && svc.Type == kubernetes.ExternalName {
+		x.note("Service %s/%s is of type ExternalName: it is another name for %s", svc.Namespace, svc.Name, target)
+		x.note("TLS certificates and HTTP servers there know the other name, not this one")
+	}
+}
+
+// judgeOutside is for a name that does not resolve and is not one of the cluster.
+func (e *Explainer) judgeOutside(x *Explanation) {
+	failed, nobody := "", false
+	for i := range x.Candidates {
+		for _, a := range x.Candidates[i].Answers {
+			nobody = nobody || a.nobody
+			if failed == "" && a.failure() != "" && !a.nobody {
+				failed = a.failure()
+			}
+		}
+	}
+	switch {
+	case failed != "":
+		x.Verdict.Kind, x.Verdict.Summary = Unknown, "could not be looked up: "+failed
+		x.next("clusterdns explain -server ADDRESS-OF-THE-UPSTREAM %s", quote(strings.TrimSuffix(x.Name, ".")+"."))
+	case nobody:
+		x.Verdict.Kind, x.Verdict.Summary = Unknown, "is not a name of the cluster, and upstream servers were not asked"
+		x.next("clusterdns explain -server ADDRESS-OF-THE-CLUSTER-DNS %s", quote(x.Name))
+	default:
+		x.Verdict.Kind, x.Verdict.Summary = Absent, "does not exist, neither in the cluster nor outside"
+		if len(e.Clusters) == 0 {
+			x.Verdict.Summary = "does not exist"
+		}
+		for _, r := range x.reasons() {
+			x.note("%s", r)
+		}
+	}
+}
+
+// failure is why there is no answer, or "".
+func (a *Answer) failure() string {
+	switch {
+	case a.Error != "":
+		return a.Error
+	case a.RCode == "NOERROR" || a.RCode == "NXDOMAIN":
+		return ""
+	case len(a.Reasons) > 0:
+		return a.RCode + ": " + a.Reasons[0]
+	}
+	return a.RCode
+}
+
+// reasons are what the server says, each once.
+func (x *Explanation) reasons() (out []string) {
+	for i := range x.Candidates {
+		for _, a := range x.Candidates[i].Answers {
+			for _, r := range a.Reasons {
+				if !slices.Contains(out, r) && !strings.HasPrefix(r, "search-path candidate") {
+					out = append(out, r)
+				}
+			}
+		}
+	}
+	return out
+}
+
+func (x *Explanation) note(format string, args ...any) {
+	x.Verdict.Notes = append(x.Verdict.Notes, fmt.Sprintf(format, args...))
+}
+
+func (x *Explanation) next(format string, args ...any) {
+	x.Next = append(x.Next, fmt.Sprintf(format, args...))
+}
+
+func (x *Explanation) rule(k Kind, format string, args ...any) {
+	x.Verdict.Kind, x.Verdict.Summary = k, fmt.Sprintf(format, args...)
+}

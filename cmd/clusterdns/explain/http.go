@@ -1,0 +1,71 @@
+package explain
+
+import (
+	"net/http"
+	"strconv"
+	"strings"
+)
+
+// maxQuery bounds a request's query string: a name, a namespace and a few words.
+const maxQuery = 4096
+
+// Handler explains names over HTTP: GET /explain?name=…&from=…[&ndots=…][&search=…][&o=json]. current gives the Explainer of what is served at the
+// moment; it is called for each request. The answer says much of the cluster, so the handler belongs on an address that strangers
+// do not reach. It changes nothing.
+func Handler(current func() (*Explainer, error)) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Cache-Control", "no-store")
+		w.Header().Set("X-Content-Type-Options", "nosniff")
+		if r.Method != http.MethodGet && r.Method != http.MethodHead {
+			w.Header().Set("Allow", "GET, HEAD")
+			http.Error(w, "only GET", http.StatusMethodNotAllowed)
+			return
+		}
+		req, ok := request(w, r)
+		if !ok {
+			return
+		}
+		e, err := current()
+		if err != nil {
+			http.Error(w, err.Error(), http.StatusServiceUnavailable)
+			return
+		}
+		x, err := e.Explain(r.Context(), req)
+		switch {
+		case err != nil:
+			http.Error(w, err.Error(), http.StatusBadRequest)
+		case r.URL.Query().Get("o") == "json":
+			w.Header().Set("Content-Type", "application/json")
+			_ = x.JSON(w) // whoever does not read it does not need it
+		default:
+			w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+			_ = x.Text(w, false)
+		}
+	})
+}
+
+// request reads the query string.
+func request(w http.ResponseWriter, r *http.Request) (Request, bool) {
+	if len(r.URL.RawQuery) > maxQuery {
+		http.Error(w, "the query is too long", http.StatusRequestURITooLong)
+		return Request{}, false
+	}
+	q := r.URL.Query()
+	req := Request{Name: q.Get("name"), From: q.Get("from"), NDots: DefaultNDots}
+	if req.Name == "" {
+		http.Error(w, "say which name: /explain?name=NAME&from=NAMESPACE", http.StatusBadRequest)
+		return req, false
+	}
+	if s := q.Get("ndots"); s != "" {
+		n, err := strconv.Atoi(s)
+		if err != nil || n < 0 || n > 15 {
+			http.Error(w, "ndots is not a number within 0 and 15", http.StatusBadRequest)
+			return req, false
+		}
+		req.NDots = n
+	}
+	if s := q.Get("search"); s != "" {
+		req.Search = strings.Split(s, ",")
+	}
+	return req, true
+}
