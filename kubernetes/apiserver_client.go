@@ -36,6 +36,9 @@ const (
 
 	// How long a connection may take. The dialer's usual 30 seconds are the whole time in which a lost API server is to be noticed.
 	dialTimeout = 5 * time.Second
+
+	// How long the beginning of a response may take. An API server gives up a request after a minute itself.
+	responseTimeout = time.Minute
 )
 
 // connection is what the feeds share: one client for each API group, over one HTTP client.
@@ -175,6 +178,7 @@ func tune(rt http.RoundTripper, p pace) {
 	for range 16 { // wrappers: credentials, user agent, the transport cache; a handful
 		switch t := rt.(type) {
 		case *http.Transport:
+			t.ResponseHeaderTimeout = responseTimeout
 			t.HTTP2 = &http.HTTP2Config{
 				SendPingTimeout:               p.idle,
 				PingTimeout:                   p.ping,

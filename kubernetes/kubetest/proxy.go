@@ -1,7 +1,6 @@
 package kubetest
 
 import (
-	"io"
 	"net"
 	"sync"
 	"testing"
@@ -117,7 +116,7 @@ func (p *Proxy) copy(to, from net.Conn) {
 				return
 			}
 		}
-		if err == io.EOF || err != nil {
+		if err != nil {
 			return
 		}
 	}

@@ -37,8 +37,6 @@ func source(t *testing.T) string {
 	return "kubeconfig " + file
 }
 
-var filled sync.Once
-
 // fillOnce fills the API server of a kubeconfig once, for all variants.
 var fillOnce = sync.OnceValue(func() error { return fill(os.Getenv(kubeconfigVar)) })
 

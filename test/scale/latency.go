@@ -65,7 +65,10 @@ func (a *api) change(service int, address string, conn *dns.Conn) (sent, replied
 			return seen.Sub(began), seen.Sub(done), err
 		}
 	}
-	return 0, 0, fmt.Errorf("%s is not answered with %s after %s: %v", m.Question[0].Name, address, patience, <-failed)
+	if err := <-failed; err != nil {
+		return 0, 0, err
+	}
+	return 0, 0, fmt.Errorf("%s is not answered with %s after %s", m.Question[0].Name, address, patience)
 }
 
 func summary(d []time.Duration) string {
