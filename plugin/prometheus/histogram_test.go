@@ -28,7 +28,7 @@ func TestHistogramIsClientGolangs(t *testing.T) {
 			theirs := prom.NewHistogram(prom.HistogramOpts{Name: "x", Buckets: tt.layout.bounds, NativeHistogramBucketFactor: 1.05})
 			ours := tt.layout.tally()
 			r := rand.New(rand.NewPCG(1, 2))
-			for i := range 200_000 {
+			for i := range 50_000 {
 				n := tt.value(r)
 				if i < len(tt.extra) {
 					n = tt.extra[i]

@@ -94,13 +94,14 @@ type State struct {
 
 	mu       sync.Mutex
 	parts    []*watched
+	begun    bool // there is a configuration
 	stopping bool
-	said     string // the parts that were waited for when it was last logged
+	said     string // what was waited for when it was last logged
 }
 
 // New makes the state of a process that nothing has been asked of yet. It is not ready before the first Apply.
 func New(log *slog.Logger) *State {
-	return &State{log: log, said: "-"}
+	return &State{log: log}
 }
 
 // Apply makes parts those that are asked, of all server blocks with the directive. A part that was watched before, the same one and under
@@ -118,10 +119,7 @@ func (s *State) Apply(parts []Part) {
 		}
 		next = append(next, w)
 	}
-	s.parts = next
-	if s.said == "-" {
-		s.said = ""
-	}
+	s.parts, s.begun = next, true
 }
 
 // same says whether two parts are one; types that cannot be compared never are.
@@ -138,12 +136,16 @@ func (s *State) Stop() {
 	s.stopping = true
 }
 
-// Ready says whether all parts are ready, and if not, the names of those that are not, sorted, each once.
+// Ready says whether all parts are ready, and if not, the names of those that are not, sorted, each once; or that the process begins or
+// ends.
 func (s *State) Ready() (ok bool, waiting []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.stopping || s.said == "-" {
-		return false, nil
+	switch {
+	case s.stopping:
+		return false, []string{"Shutting down"}
+	case !s.begun:
+		return false, []string{"Starting"}
 	}
 	for _, w := range s.parts {
 		if w.was && w.Monitor == UntilReady {
@@ -183,19 +185,7 @@ func (s *State) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
 		return
 	}
 	w.WriteHeader(http.StatusServiceUnavailable)
-	if len(waiting) == 0 {
-		waiting = []string{"Shutting down"}
-		if !s.isStopping() {
-			waiting = []string{"Starting"}
-		}
-	}
 	_, _ = io.WriteString(w, strings.Join(waiting, ","))
-}
-
-func (s *State) isStopping() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.stopping
 }
 
 // Route is where one occurrence of the directive serves the state. All of them serve the same.
