@@ -344,6 +344,17 @@ func (g *generation) await(ctx context.Context) error {
 	return ctx.Err()
 }
 
+// late are the directives whose parts are new and cannot answer yet.
+func (g *generation) late() (names []string) {
+	for k, p := range g.kept {
+		r, ok := p.value.(server.Readiness)
+		if ok && slices.Contains(g.waits, p) && !r.Ready() {
+			names = append(names, k.name)
+		}
+	}
+	return names
+}
+
 // end ends the parts that next does not go on with; next is nil for all of them. It does not wait for them.
 func (g *generation) end(next *generation) (ended []*part) {
 	goesOn := map[*part]bool{}

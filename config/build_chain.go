@@ -149,21 +149,16 @@ func buildHosts(s *site, o hosts.Options) error {
 }
 
 // cluster is a kubernetes directive that a start waits for.
-type cluster struct {
-	*kubernetes.Kubernetes
-	s *Shared
-}
+type cluster struct{ *kubernetes.Kubernetes }
 
 // AwaitStart waits until the cluster has been read, for as long as the directive says.
 func (c *cluster) AwaitStart(ctx context.Context) {
-	log := c.s.Logger("kubernetes")
 	late := time.NewTimer(c.Options().StartupTimeout)
 	defer late.Stop()
 	select {
 	case <-c.Synced():
 	case <-ctx.Done():
 	case <-late.C:
-		log.Warn("starting without having read the cluster: its names are answered with SERVFAIL until that is done")
 	}
 }
 
@@ -180,7 +175,7 @@ func buildKubernetes(s *site, o kubernetes.Options) error {
 		default:
 			source = kubernetes.NewAPIServer(o, s.shared.kubernetes, log)
 		}
-		return &cluster{kubernetes.New(o, source, deps), s.shared}, nil
+		return &cluster{kubernetes.New(o, source, deps)}, nil
 	})
 	if err == nil {
 		s.cluster = k

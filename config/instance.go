@@ -27,7 +27,9 @@ type Instance struct {
 	mu     sync.Mutex // held while a configuration is taken into use
 	gen    *generation
 	path   string // of the Corefile, "" if it cannot be read again
-	failed string // what was wrong with the Corefile when it was last read, "" for nothing
+	failed string // hash of a configuration that could not be taken into use, "" for none
+	tried  string // hash of the configuration that was tried last without success
+	said   string // the last error that was logged
 	kick   chan struct{}
 	left   sync.WaitGroup // what still ends in the background
 	logged chan struct{}  // closed when the log has been written
@@ -99,7 +101,11 @@ func (i *Instance) apply(ctx context.Context, c *Config) error {
 		return err
 	}
 	g.start(i.ctx)
-	if err = g.await(ctx); err == nil {
+	err = g.await(ctx)
+	if late := g.late(); err == nil && len(late) > 0 {
+		err = i.unready(late)
+	}
+	if err == nil {
 		err = i.server.Apply(g.served)
 	}
 	if err != nil {
@@ -129,6 +135,21 @@ func (i *Instance) apply(ctx context.Context, c *Config) error {
 	}
 	return nil
 }
+
+// unready judges parts that cannot answer yet when they should be taken into use. At a start there is nothing better; later there is: the configuration that runs
+// has its data.
+func (i *Instance) unready(names []string) error {
+	if i.gen != nil {
+		return fmt.Errorf("%s: %w", strings.Join(names, ", "), errUnready)
+	}
+	for _, n := range names {
+		i.shared.Logger(n).Warn("starting without data: until it has been read, names are answered with SERVFAIL")
+	}
+	return nil
+}
+
+// errUnready is a fault that may heal while the Corefile stays as it is.
+var errUnready = errors.New("no data could be read in time")
 
 // withdraw undoes what apply did for a generation that cannot be used.
 func (i *Instance) withdraw(g *generation) {
@@ -167,31 +188,45 @@ var errNoPath = errors.New("the Corefile came from standard input and cannot be 
 
 // reread reads the Corefile again. Unless forced, it does nothing if that says what it said before. i.mu is held.
 func (i *Instance) reread(ctx context.Context, force bool) error {
-	log := i.shared.Logger("reload")
 	c, err := i.parseAgain()
+	same := err == nil && !force
 	switch {
-	case err == nil && !force && c.Hash == i.gen.config.Hash:
-		i.failed = ""
+	case same && c.Hash == i.gen.config.Hash:
+		i.failed, i.said = "", ""
 		return nil
-	case err == nil && !force && c.Hash == i.failed:
-		return nil // it could not be taken into use, and trying once more would say so once more
+	case same && c.Hash == i.failed:
+		return nil // what was wrong with it still is
 	case err == nil:
-		log.Info("Reloading")
-		i.warn(c)
-		if err = i.apply(ctx, c); err == nil {
-			i.failed = ""
-			log.Info("Reloading complete", "sha512", c.Hash)
+		if err = i.change(ctx, c); err == nil {
 			return nil
 		}
-		i.failed = c.Hash
-	case !force && err.Error() == i.failed:
-		return err
-	default:
-		i.failed = err.Error()
 	}
-	i.shared.reload.failed.Inc()
-	log.Error(fmt.Sprintf("the Corefile cannot be used, the configuration before stays in use: %v", err))
+	if said := err.Error(); force || said != i.said {
+		i.said = said
+		i.shared.reload.failed.Inc()
+		i.shared.Logger("reload").Error("the Corefile cannot be used, the configuration before stays in use: " + said)
+	}
 	return err
+}
+
+// change takes a changed configuration into use. i.mu is held.
+func (i *Instance) change(ctx context.Context, c *Config) error {
+	log := i.shared.Logger("reload")
+	if c.Hash != i.tried { // not again for what is only tried again
+		log.Info("Reloading")
+		i.warn(c)
+	}
+	i.tried = c.Hash
+	if err := i.apply(ctx, c); err != nil {
+		i.failed = c.Hash
+		if errors.Is(err, errUnready) {
+			i.failed = "" // it is tried again when the files are looked at next
+		}
+		return err
+	}
+	i.failed, i.said, i.tried = "", "", ""
+	log.Info("Reloading complete", "sha512", c.Hash)
+	return nil
 }
 
 func (i *Instance) parseAgain() (*Config, error) {

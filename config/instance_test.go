@@ -197,6 +197,34 @@ func TestCluster(t *testing.T) {
 	}
 }
 
+// TestClusterOutOfReach reads from an API server that does not answer: a start goes on without, a reload does not take what has data away.
+func TestClusterOutOfReach(t *testing.T) {
+	t.Parallel()
+	silent, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { silent.Close() })
+	text := ". {\n    bind 127.0.0.1\n    kubernetes cluster.local {\n        endpoint http://" + silent.Addr().String() + "\n        startup_timeout 100ms\n    }\n}\n"
+	u := instance(t)
+	u.start(text)
+	if r := u.ask("web.prod.svc.cluster.local", dns.TypeA); r.Rcode != dns.RcodeServerFailure {
+		t.Errorf("before the first sync: %v", r)
+	}
+
+	with := instance(t)
+	if err := os.WriteFile(filepath.Join(filepath.Dir(with.path), "cluster.yaml"), []byte(manifest), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	with.start(". {\n    bind 127.0.0.1\n    kubernetes cluster.local {\n        manifests cluster.yaml\n    }\n}\n")
+	if err := with.reload(text); err == nil || !strings.Contains(err.Error(), "kubernetes: no data could be read in time") {
+		t.Errorf("a reload that would lose the cluster: %v", err)
+	}
+	if r := with.ask("web.prod.svc.cluster.local", dns.TypeA); len(r.Answer) != 1 {
+		t.Errorf("after a reload that failed: %v", r)
+	}
+}
+
 func TestStartFails(t *testing.T) {
 	t.Parallel()
 	taken, err := net.Listen("tcp", "127.0.0.1:0")

@@ -300,9 +300,23 @@ func TestReloadBySignal(t *testing.T) {
 	dir, path := corefile(t, whoami)
 	p := start(t, dir, "", "-p", "0")
 	addr := p.addr()
+	stop := background(t, addr)
+	const reloads = 10
+	for i := range reloads {
+		text := whoami
+		if i%2 == 0 {
+			text = strings.Replace(whoami, ".", "example.org example.net", 1)
+		}
+		write(t, path, text)
+		p.signal(syscall.SIGUSR1)
+		p.find("Reloading complete", i+1)
+	}
+	if asked, lost := stop(); lost > 0 || asked == 0 {
+		t.Errorf("%d of %d queries lost", lost, asked)
+	}
 	write(t, path, strings.Replace(whoami, ".", "example.org", 1))
 	p.signal(syscall.SIGUSR1)
-	p.find("Reloading complete", 1)
+	p.find("Reloading complete", reloads+1)
 	p.until(addr, "example.com.", dns.RcodeRefused)
 	p.until(addr, "example.org.", dns.RcodeSuccess)
 	write(t, path, ". {\n    whomi\n}\n")
