@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/clusterdns/clusterdns/plugin/internal/match"
 	"github.com/clusterdns/clusterdns/server"
 	"github.com/clusterdns/clusterdns/server/wire"
 )
@@ -24,7 +25,7 @@ type Rewrite struct {
 type rule struct {
 	Options
 	from, to []byte
-	re       *regexp.Regexp
+	re       match.Pattern
 	steps    []step // what the reply's names go through, but for an auto rule that depends on the query
 }
 
@@ -35,7 +36,7 @@ func New(rules []Options) *Rewrite {
 	for i, o := range rules {
 		ru := rule{Options: o, from: []byte(o.From), to: []byte(o.To)}
 		if o.Match == Regex {
-			ru.re = regexp.MustCompile(o.From)
+			ru.re = match.MustCompile(o.From)
 		}
 		if o.Auto && o.Match == Suffix {
 			ru.steps = append(ru.steps, step{kind: both, name: suffixes(o.To, o.From)})

@@ -10,6 +10,7 @@ import (
 	"github.com/miekg/dns"
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/clusterdns/clusterdns/plugin/internal/match"
 	"github.com/clusterdns/clusterdns/plugin/internal/metrics"
 	"github.com/clusterdns/clusterdns/plugin/internal/records"
 	"github.com/clusterdns/clusterdns/plugin/internal/zones"
@@ -36,7 +37,7 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 // Template is one template directive.
 type Template struct {
 	o       Options
-	match   []*regexp.Regexp
+	match   []match.Pattern
 	parts   []part
 	metrics *Metrics
 	counts  metrics.PerBlock[map[label]prometheus.Counter]
@@ -61,7 +62,7 @@ type part struct {
 func New(o Options, m *Metrics) (*Template, error) {
 	h := &Template{o: o, metrics: m}
 	for _, s := range o.Match {
-		h.match = append(h.match, regexp.MustCompile(s))
+		h.match = append(h.match, match.MustCompile(s))
 	}
 	for section, texts := range [][]string{o.Answer, o.Authority, o.Additional} {
 		for _, text := range texts {
@@ -143,8 +144,8 @@ func (h *Template) asked(q *server.Query) bool {
 func (h *Template) first(q *server.Query) int {
 	text := h.texts.Of(&q.Name)
 	defer h.texts.Done(text)
-	for i, re := range h.match {
-		if re.Match(text.B) {
+	for i := range h.match {
+		if h.match[i].Match(text.B) {
 			return i
 		}
 	}
@@ -201,7 +202,7 @@ func (h *Template) expression(i int) *regexp.Regexp {
 	if i < 0 {
 		return nil
 	}
-	return h.match[i]
+	return h.match[i].Regexp
 }
 
 // follows says whether the client wants what stands behind a CNAME.

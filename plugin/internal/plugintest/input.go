@@ -49,7 +49,7 @@ func Names[T any](rows []directive.Option[T]) []string {
 
 // Input reads one directive as a Corefile has it: words parted by blanks, double quotes around words with blanks, one option a line in
 // braces. zones are those of the server block.
-func Input(t *testing.T, text string, zones ...string) *directive.Input {
+func Input(t testing.TB, text string, zones ...string) *directive.Input {
 	t.Helper()
 	var stack []*directive.Line
 	root := &directive.Line{}

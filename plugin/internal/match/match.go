@@ -1,0 +1,53 @@
+// Package match is regular expressions for names that most queries do not match: a text that every match must contain is looked for
+// first, which costs a hundredth of running the expression.
+package match
+
+import (
+	"bytes"
+	"regexp"
+	"regexp/syntax"
+)
+
+// Pattern is a regular expression with a text that whatever it matches has in it.
+type Pattern struct {
+	*regexp.Regexp
+	literal []byte
+}
+
+// MustCompile compiles an expression that has been compiled before, so that it cannot fail; it panics if it does.
+func MustCompile(expr string) Pattern {
+	p := Pattern{Regexp: regexp.MustCompile(expr)}
+	if tree, err := syntax.Parse(expr, syntax.Perl); err == nil {
+		p.literal = []byte(required(tree.Simplify()))
+	}
+	return p
+}
+
+// Match says whether the expression matches anywhere in b. It does not allocate.
+func (p *Pattern) Match(b []byte) bool {
+	return bytes.Contains(b, p.literal) && p.Regexp.Match(b)
+}
+
+// required is the longest text found that must be in every match, or "".
+func required(t *syntax.Regexp) string {
+	longest := ""
+	switch t.Op {
+	case syntax.OpLiteral:
+		if t.Flags&syntax.FoldCase == 0 {
+			return string(t.Rune)
+		}
+	case syntax.OpConcat:
+		for _, sub := range t.Sub {
+			if s := required(sub); len(s) > len(longest) {
+				longest = s
+			}
+		}
+	case syntax.OpCapture, syntax.OpPlus:
+		return required(t.Sub[0])
+	case syntax.OpRepeat:
+		if t.Min > 0 {
+			return required(t.Sub[0])
+		}
+	}
+	return longest
+}
