@@ -122,21 +122,39 @@ func AppendPresentation(dst, name []byte) []byte {
 	}
 	for i := 0; i < len(name) && name[i] != 0; {
 		end := min(i+1+int(name[i]), len(name))
-		for _, c := range name[i+1 : end] {
-			switch {
-			case strings.IndexByte(escaped, c) >= 0:
-				dst = append(dst, '\\', c)
-			case c < ' ' || c > '~':
-				dst = append(dst, '\\', '0'+c/100, '0'+c/10%10, '0'+c%10)
-			default:
-				dst = append(dst, c)
-			}
-		}
-		dst = append(dst, '.')
+		dst = append(appendLabel(dst, name[i+1:end]), '.')
 		i = end
 	}
 	return dst
 }
+
+// appendLabel appends the text of a label: at once if there is nothing to escape, as in nearly all names.
+func appendLabel(dst, label []byte) []byte {
+	i := 0
+	for i < len(label) && plain[label[i]] {
+		i++
+	}
+	dst = append(dst, label[:i]...)
+	for _, c := range label[i:] {
+		switch {
+		case plain[c]:
+			dst = append(dst, c)
+		case c < ' ' || c > '~':
+			dst = append(dst, '\\', '0'+c/100, '0'+c/10%10, '0'+c%10)
+		default:
+			dst = append(dst, '\\', c)
+		}
+	}
+	return dst
+}
+
+// plain are the characters that stand for themselves in presentation form.
+var plain = func() (t [256]bool) {
+	for c := byte('!'); c <= '~'; c++ {
+		t[c] = strings.IndexByte(escaped, c) < 0
+	}
+	return t
+}()
 
 // Fold turns the ASCII letters of b to lower case in place (RFC 4343). Length bytes are below 'A' and so never change.
 func Fold(b []byte) {
