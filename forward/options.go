@@ -67,6 +67,17 @@ const (
 	Sequential
 )
 
+// String is the word that the option takes.
+func (p Policy) String() string {
+	switch p {
+	case RoundRobin:
+		return "round_robin"
+	case Sequential:
+		return "sequential"
+	}
+	return "random"
+}
+
 // DefaultAttempts as MaxConnectAttempts is twice the number of upstreams, and at least three: two datagrams of one upstream are
 // lost together too often to give up on it after that.
 const DefaultAttempts = -1

@@ -23,6 +23,17 @@ const (
 	PodsVerified                // only if a Pod of the namespace has the address
 )
 
+// String is the word that the option takes.
+func (m PodMode) String() string {
+	switch m {
+	case PodsInsecure:
+		return "insecure"
+	case PodsVerified:
+		return "verified"
+	}
+	return "disabled"
+}
+
 // The defaults and bounds of options; they are CoreDNS's.
 const (
 	defaultTTL            = 5

@@ -22,6 +22,19 @@ const (
 	Drop                 // no reply
 )
 
+// String is the word that a line begins with.
+func (a Action) String() string {
+	switch a {
+	case Block:
+		return "block"
+	case Filter:
+		return "filter"
+	case Drop:
+		return "drop"
+	}
+	return "allow"
+}
+
 // actions are the words of the syntax in the order of the constants.
 var actions = []string{"allow", "block", "filter", "drop"}
 
