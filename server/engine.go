@@ -175,18 +175,36 @@ func (e *engine) process(s *slab) outcome {
 	q.ID, q.Flags, q.EDNS, q.ToUpstream = h.ID, h.Flags, wire.EDNS{}, nil
 	q.Block, q.chain, q.cursor, q.follows, q.ref, q.shuffle, q.qend, q.depth, q.took = nil, nil, 0, 0, NoRef, false, 0, 0, 0
 	if rc := q.parse(h); rc != wire.RCodeNoError {
-		if q.qend == 0 {
-			r.reset(q)
-			r.buf = append(r.buf, q.raw[:wire.HeaderLen]...)
-		} else {
-			r.start(q, e.size(q))
-		}
+		e.begin(s)
 		r.rcode = rc
 		return e.finish(s)
 	}
-	q.Block = q.table.find(q)
-	r.start(q, e.size(q))
+	if !e.route(s) {
+		return e.finish(s)
+	}
 	return e.enter(s)
+}
+
+// begin starts the reply: with the question, or with a header alone if that could not be read.
+func (e *engine) begin(s *slab) {
+	if s.q.qend == 0 {
+		s.r.reset(&s.q)
+		s.r.buf = append(s.r.buf, s.q.raw[:wire.HeaderLen]...)
+		return
+	}
+	s.r.start(&s.q, e.size(&s.q))
+}
+
+// route finds the block and starts the reply. It says false when a view panicked: the reply is SERVFAIL then.
+func (e *engine) route(s *slab) (ok bool) {
+	defer func() {
+		if p := recover(); p != nil {
+			e.recovered(s, p)
+		}
+	}()
+	s.q.Block = s.q.table.find(&s.q)
+	e.begin(s)
+	return true
 }
 
 // parse judges the header and reads question and OPT. On a bad question qend stays 0.
@@ -335,7 +353,7 @@ func (e *engine) recovered(s *slab, p any) Verdict {
 	if e.hooks.Panic != nil {
 		e.hooks.Panic(p, debug.Stack())
 	}
-	s.r.start(&s.q, e.size(&s.q))
+	e.begin(s)
 	return s.r.Fail(fmt.Errorf("a handler panicked: %v", p))
 }
 
@@ -402,9 +420,20 @@ func (e *engine) awaitOne(s *slab, ctx context.Context) (v Verdict) {
 	return s.q.chain[s.q.cursor].Handler.(Waiter).AwaitAnswer(ctx, &s.r, &s.q)
 }
 
-// finish runs the finishers, seals the reply and shows it to the observers.
-func (e *engine) finish(s *slab) outcome {
+// finish runs the finishers, seals the reply and shows it to the observers. One of them that panics leaves SERVFAIL, which the others do
+// not see.
+func (e *engine) finish(s *slab) (out outcome) {
 	q, r := &s.q, &s.r
+	defer func() {
+		if q.Block != nil && q.Block.Options.PanicHard {
+			return
+		}
+		if p := recover(); p != nil {
+			e.recovered(s, p)
+			r.seal()
+			out = replied
+		}
+	}()
 	for i := len(r.finishes) - 1; i >= 0; i-- {
 		r.finishes[i].f.Finish(r, q, r.finishes[i].state)
 	}

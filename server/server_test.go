@@ -77,3 +77,39 @@ func TestNobodyAnswers(t *testing.T) {
 		}
 	}
 }
+
+// panics panics wherever it is called.
+type panics struct{}
+
+func (panics) Finish(*server.Reply, *server.Query, uint64) { panic("finisher") }
+func (panics) Observe(*server.Reply, *server.Query)        { panic("observer") }
+
+// TestPanicsAnywhere lets every part that is not a handler panic: the client gets SERVFAIL, and the server lives.
+func TestPanicsAnywhere(t *testing.T) {
+	t.Parallel()
+	for what, prepare := range map[string]func(*server.Block){
+		"finisher": func(b *server.Block) {
+			b.Chain = append([]server.Stage{stage(handler(func(r *server.Reply, _ *server.Query) server.Verdict {
+				r.OnFinish(panics{}, 0)
+				return server.Pass
+			}))}, b.Chain...)
+		},
+		"observer": func(b *server.Block) { b.Observers = []server.Observer{panics{}} },
+		"view":     func(b *server.Block) { b.Match = func(*server.Query) bool { panic("view") } },
+	} {
+		for parked, h := range map[bool]server.Handler{false: answerA{}, true: slow{}} {
+			b := servertest.Block(".", stage(h))
+			prepare(b)
+			told := make(chan string, 2)
+			s := server.New(server.DefaultLimits(), server.Hooks{Panic: func(v any, _ []byte) { told <- v.(string) }})
+			reply, ok := s.Direct([]*server.Block{b}).Answer(servertest.Pack(t, servertest.Query("x.", dns.TypeA, 1232)), servertest.Client, server.UDP)
+			var m dns.Msg
+			if err := m.Unpack(reply); !ok || err != nil || m.Rcode != dns.RcodeServerFailure || len(m.Answer) != 0 {
+				t.Errorf("%s, parked %v: %v, %v", what, parked, &m, err)
+			}
+			if got := <-told; got != what {
+				t.Errorf("the hook was told of %q, want %q", got, what)
+			}
+		}
+	}
+}
