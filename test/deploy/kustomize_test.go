@@ -2,7 +2,9 @@ package deploy_test
 
 import (
 	"maps"
+	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -179,5 +181,31 @@ func TestKindKeepsCoreDNS(t *testing.T) {
 	}
 	if d.Spec.Template.Labels["k8s-app"] != "kube-dns" {
 		t.Error("the cluster's Service kube-dns does not select the pods")
+	}
+}
+
+// TestMetricNames: dashboard and alerts ask for metrics that the documentation lists, or that every program with client_golang has.
+func TestMetricNames(t *testing.T) {
+	t.Parallel()
+	documented, err := os.ReadFile(filepath.Join(repository, "docs", "metrics.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	suffix := regexp.MustCompile(`_bucket$`)
+	for _, file := range []string{"monitoring/prometheusrule.yaml", "monitoring/dashboard.json", "autoscale/hpa.yaml", "autoscale/adapter-rule.yaml"} {
+		b, err := os.ReadFile(filepath.Join(repository, "deploy", file))
+		if err != nil {
+			t.Fatal(err)
+		}
+		names := regexp.MustCompile(`\b(?:coredns|clusterdns)_[a-z_]+`).FindAllString(string(b), -1)
+		if len(names) == 0 {
+			t.Errorf("%s names no metric", file)
+		}
+		for _, n := range names {
+			n = suffix.ReplaceAllString(n, "")
+			if !strings.Contains(string(documented), "`"+n+"`") && !strings.Contains(string(documented), "`"+n+"{") {
+				t.Errorf("%s: docs/metrics.md has no %s", file, n)
+			}
+		}
 	}
 }

@@ -89,7 +89,11 @@ a zone says use_tcp; zones with tls:// and https:// over TCP alone. */}}
 {{- end -}}
 {{- end -}}
 {{- end -}}
-{{- toYaml (values $out) -}}
+{{- $sorted := list -}}
+{{- range keys $out | sortAlpha -}}
+{{- $sorted = append $sorted (get $out .) -}}
+{{- end -}}
+{{- toYaml $sorted -}}
 {{- end -}}
 
 {{/* Values of the CoreDNS chart that mean nothing here must not be passed over in silence. */}}
