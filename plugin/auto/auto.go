@@ -41,10 +41,14 @@ func Rows() []directive.Option[Options] {
 				o.Fallthrough, err = zones.ParseFallthrough(l)
 				return err
 			}},
-		{Name: "upstream", Usage: "[ADDRESS...]", Max: directive.Many, Help: "does nothing any more: CNAMEs are always followed here",
-			Set: func(*Options, *directive.Line) error { return nil }},
+		{Name: "upstream", Usage: "[ADDRESS...]", Max: directive.Many, Help: "does nothing any more: CNAMEs are always followed here", Set: old},
+		{Name: "no_reload", Help: "the old way to write reload 0", Set: func(o *Options, _ *directive.Line) error { o.Reload = 0; return nil }},
+		{Name: "transfer", Usage: "to|from ADDRESS...", Max: directive.Many, Repeat: true, Help: "does nothing any more: see the transfer directive", Set: old},
 	}
 }
+
+// old is the Set of an option that older versions had.
+func old(*Options, *directive.Line) error { return nil }
 
 // Parse reads the directive.
 func Parse(in *directive.Input) (Options, error) {
@@ -60,11 +64,7 @@ func Parse(in *directive.Input) (Options, error) {
 		return o, in.Name.Errorf("auto: needs a directory")
 	}
 	o.Dir = in.Path(o.Dir)
-	for _, l := range in.Lines {
-		if l.Name.Text == "upstream" && in.Warn != nil {
-			in.Warn(l.Name, "auto: upstream does nothing any more; CNAMEs are always followed here")
-		}
-	}
+	zone.WarnOld(in)
 	return o, nil
 }
 

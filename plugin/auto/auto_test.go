@@ -128,7 +128,7 @@ func TestParse(t *testing.T) {
 		"auto {\ndirectory x db {1}\n}":          "has only 0 groups",
 		"auto {\ndirectory x db\\.(.*) {1} 0\n}": "is not within",
 		"auto {\ndirectory x\nreload soon\n}":    "is not a duration",
-		"auto {\ndirectory x\nno_reload\n}":      `unknown option "no_reload"; known are directory, reload, fallthrough, upstream`,
+		"auto {\ndirectory x\nsign\n}":           `unknown option "sign"; known are directory, reload, fallthrough, upstream, no_reload, transfer`,
 	} {
 		if _, err := Parse(plugintest.Input(t, text, ".")); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: error %v, want one with %q", text, err, want)

@@ -43,10 +43,14 @@ func Rows() []directive.Option[Options] {
 				o.Fallthrough, err = zones.ParseFallthrough(l)
 				return err
 			}},
-		{Name: "upstream", Usage: "[ADDRESS...]", Max: directive.Many, Help: "does nothing any more: CNAMEs are always followed here",
-			Set: func(*Options, *directive.Line) error { return nil }},
+		{Name: "upstream", Usage: "[ADDRESS...]", Max: directive.Many, Help: "does nothing any more: CNAMEs are always followed here", Set: old},
+		{Name: "no_reload", Help: "the old way to write reload 0", Set: func(o *Options, _ *directive.Line) error { o.Reload = 0; return nil }},
+		{Name: "transfer", Usage: "to|from ADDRESS...", Max: directive.Many, Repeat: true, Help: "does nothing any more: see the transfer directive", Set: old},
 	}
 }
+
+// old is the Set of an option that older versions had.
+func old(*Options, *directive.Line) error { return nil }
 
 // Parse reads one file directive.
 func Parse(in *directive.Input) (Options, error) {
@@ -62,11 +66,7 @@ func Parse(in *directive.Input) (Options, error) {
 	if err := directive.ParseOptions(in, &o, Rows()); err != nil {
 		return o, err
 	}
-	for _, l := range in.Lines {
-		if l.Name.Text == "upstream" && in.Warn != nil {
-			in.Warn(l.Name, "file: upstream does nothing any more; CNAMEs are always followed here")
-		}
-	}
+	zone.WarnOld(in)
 	return o, nil
 }
 

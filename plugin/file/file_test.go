@@ -3,6 +3,7 @@ package file
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/miekg/dns"
 
+	"github.com/clusterdns/clusterdns/config/directive"
 	"github.com/clusterdns/clusterdns/plugin/internal/plugintest"
 	"github.com/clusterdns/clusterdns/server"
 	"github.com/clusterdns/clusterdns/server/servertest"
@@ -294,11 +296,19 @@ func TestParse(t *testing.T) {
 	if o := options(t, "file db.x {\nreload 0\n}", "example.org."); o.Reload != 0 {
 		t.Errorf("reload 0 is %v", o.Reload)
 	}
+	var warned []string
+	in := plugintest.Input(t, "file db.x {\nno_reload\ntransfer to *\nupstream 192.0.2.1\n}", ".")
+	in.Warn = func(at directive.Arg, format string, args ...any) {
+		warned = append(warned, fmt.Sprintf("%d: "+format, append([]any{at.Line}, args...)...))
+	}
+	if o, err := Parse(in); err != nil || o.Reload != 0 || len(warned) != 3 || warned[0] != "2: file: no_reload is now: reload 0" {
+		t.Errorf("old options: %+v, %v, %q", o, err, warned)
+	}
 	for text, want := range map[string]string{
-		"file":                       "the zone file must follow",
-		"file x a..b":                "has an empty label",
-		"file x {\nreload soon\n}":   "is not a duration",
-		"file x {\ntransfer to *\n}": `unknown option "transfer"; known are reload, fallthrough, upstream`,
+		"file":                     "the zone file must follow",
+		"file x a..b":              "has an empty label",
+		"file x {\nreload soon\n}": "is not a duration",
+		"file x {\nsign\n}":        `unknown option "sign"; known are reload, fallthrough, upstream, no_reload, transfer`,
 	} {
 		if _, err := Parse(plugintest.Input(t, text, ".")); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: error %v, want one with %q", text, err, want)

@@ -3,7 +3,10 @@ package transfer
 import (
 	"context"
 	"fmt"
+	"maps"
 	"net/netip"
+	"slices"
+	"sync"
 	"time"
 
 	"github.com/miekg/dns"
@@ -20,11 +23,22 @@ const (
 
 // Changed has the other servers told that a zone has another version. It does not wait. It is for zones that the directives are not for as well.
 func (t *Transfer) Changed(origin wire.Zone) {
+	t.mu.Lock()
+	t.changed[origin] = true
+	t.mu.Unlock()
 	select {
-	case t.notices <- origin:
-	default:
-		t.log.Warn(fmt.Sprintf("too many zones change at once; others are not told of %s", origin))
+	case t.wake <- struct{}{}:
+	default: // Run looks at all of them when it comes to it
 	}
+}
+
+// take gives the zones that changed since it was called last.
+func (t *Transfer) take() []wire.Zone {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	zones := slices.Collect(maps.Keys(t.changed))
+	clear(t.changed)
+	return zones
 }
 
 // Run tells other servers of changes until ctx ends.
@@ -33,18 +47,31 @@ func (t *Transfer) Run(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 			return nil
-		case z := <-t.notices:
-			for i := range t.all {
-				if o := &t.all[i]; o.has(z) {
-					for _, to := range o.Notify {
-						if err := notify(ctx, z, to); err != nil && ctx.Err() == nil {
-							t.log.Warn(fmt.Sprintf("%s could not be told of a change of %s", to, z), "error", err)
-						}
-					}
-				}
+		case <-t.wake:
+			for _, z := range t.take() {
+				t.tell(ctx, z)
 			}
 		}
 	}
+}
+
+// tell tells all servers that want to know of a zone, at the same time: one that is silent does not hold up the others.
+func (t *Transfer) tell(ctx context.Context, z wire.Zone) {
+	var wg sync.WaitGroup
+	for i := range t.all {
+		o := &t.all[i]
+		if !o.has(z) {
+			continue
+		}
+		for _, to := range o.Notify {
+			wg.Go(func() {
+				if err := notify(ctx, z, to); err != nil && ctx.Err() == nil {
+					t.log.Warn(fmt.Sprintf("%s could not be told of a change of %s", to, z), "error", err)
+				}
+			})
+		}
+	}
+	wg.Wait()
 }
 
 // has says whether a directive is for a zone.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"iter"
 	"log/slog"
+	"sync"
 
 	"github.com/clusterdns/clusterdns/server"
 	"github.com/clusterdns/clusterdns/server/wire"
@@ -29,7 +30,10 @@ type Transfer struct {
 	all     []Options
 	sources []Source
 	log     *slog.Logger
-	notices chan wire.Zone
+
+	mu      sync.Mutex // guards changed
+	changed map[wire.Zone]bool
+	wake    chan struct{} // holds one
 }
 
 // New makes the handler. sources are asked in their order. log may be nil.
@@ -37,8 +41,7 @@ func New(all []Options, sources []Source, log *slog.Logger) *Transfer {
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
 	}
-	// 64 zones may change at once; of more, those that wait longest are told next time.
-	return &Transfer{all: all, sources: sources, log: log, notices: make(chan wire.Zone, 64)}
+	return &Transfer{all: all, sources: sources, log: log, changed: map[wire.Zone]bool{}, wake: make(chan struct{}, 1)}
 }
 
 // find gives the directive that is for a zone, and the zone; exact says that its name is the very one that is asked for.
