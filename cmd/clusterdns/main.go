@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/signal"
 
+	"github.com/clusterdns/clusterdns/cmd/clusterdns/dump"
 	"github.com/clusterdns/clusterdns/cmd/clusterdns/explain"
 	"github.com/clusterdns/clusterdns/cmd/clusterdns/ndots"
 )
@@ -37,6 +38,7 @@ func commands() []command {
 	return []command{
 		{"check", "reads a Corefile and says what is wrong with it", check},
 		{"explain", "says what a name resolves to and whether connecting will work", interruptible(explain.Run)},
+		{"dump", "writes a cluster as manifests, on demand without its names and addresses", interruptible(dump.Run)},
 		{"ndots", "measures what search lists cost, for each value of ndots", interruptible(ndots.Run)},
 	}
 }

@@ -8,7 +8,6 @@ import (
 	"flag"
 	"fmt"
 	"io"
-	"log/slog"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -73,13 +72,28 @@ type inventory struct {
 
 // Open reads the cluster. zone is its domain, "" for cluster.local; a Corefile says so itself.
 func (f *Flags) Open(ctx context.Context, zone string) (*Snapshot, error) {
-	src, err := f.corefile(zone)
+	s, c, err := f.read(ctx, zone)
 	if err != nil {
 		return nil, err
 	}
+	s.Offline, err = config.NewOffline(ctx, c, func(o kubernetes.Options) kubernetes.Source { return s.find(o).Source(o) })
+	return s, err
+}
+
+// Read is Open for those who only look: nothing can be asked, and nothing need be closed.
+func (f *Flags) Read(ctx context.Context, zone string) (*Snapshot, error) {
+	s, _, err := f.read(ctx, zone)
+	return s, err
+}
+
+func (f *Flags) read(ctx context.Context, zone string) (*Snapshot, *config.Config, error) {
+	src, err := f.corefile(zone)
+	if err != nil {
+		return nil, nil, err
+	}
 	c, err := config.Parse(src, config.DefaultPort)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	s := &Snapshot{}
 	for _, b := range c.Blocks {
@@ -88,18 +102,17 @@ func (f *Flags) Open(ctx context.Context, zone string) (*Snapshot, error) {
 			if !ok || s.find(o) != nil {
 				continue
 			}
-			v, err := kubernetes.ReadInventory(ctx, o, slog.New(slog.NewTextHandler(io.Discard, nil)))
+			v, err := kubernetes.ReadInventory(ctx, o, nil)
 			if err != nil {
-				return nil, err
+				return nil, nil, err
 			}
 			s.inventories = append(s.inventories, inventory{o, v})
 		}
 	}
 	if len(s.inventories) == 0 {
-		return nil, fmt.Errorf("%s has no directive kubernetes: there is no cluster to look at", src.Name)
+		return nil, nil, fmt.Errorf("%s has no directive kubernetes: there is no cluster to look at", src.Name)
 	}
-	s.Offline, err = config.NewOffline(ctx, c, func(o kubernetes.Options) kubernetes.Source { return s.find(o).Source(o) })
-	return s, err
+	return s, c, nil
 }
 
 func (s *Snapshot) find(o kubernetes.Options) *kubernetes.Inventory {
@@ -123,6 +136,18 @@ func (s *Snapshot) Inspector(o kubernetes.Options) kubernetes.Inspector {
 func (s *Snapshot) Inventories() (out []*kubernetes.Inventory) {
 	for i := range s.inventories {
 		out = append(out, s.inventories[i].Inventory)
+	}
+	return out
+}
+
+// Zones are the domains of all clusters, with a dot at the end, without reverse zones.
+func (s *Snapshot) Zones() (out []string) {
+	for i := range s.inventories {
+		for _, z := range s.inventories[i].options.Zones {
+			if name := z.String(); !strings.HasSuffix(name, ".arpa.") {
+				out = append(out, name)
+			}
+		}
 	}
 	return out
 }
