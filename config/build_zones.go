@@ -89,15 +89,22 @@ func buildTransfer(s *site, all []transfer.Options) error {
 }
 
 func buildExternal(s *site, o k8sexternal.Options) error {
+	source := &later{}
+	s.sources = append(s.sources, source)
 	s.finally(func() error {
 		if s.cluster == nil {
 			return s.use.Input.Name.Errorf("k8s_external: this server block has no kubernetes directive to read Services from")
 		}
-		s.handle(k8sexternal.New(o, outside{s.cluster.Kubernetes}))
+		h := k8sexternal.New(o, outside{s.cluster.Kubernetes})
+		source.Source = h
+		s.handle(h)
 		return nil
 	})
 	return nil
 }
+
+// later is a source whose handler is made after the transfer directive has asked for it.
+type later struct{ transfer.Source }
 
 // outside shows a cluster to k8s_external.
 type outside struct{ *kubernetes.Kubernetes }

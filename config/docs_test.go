@@ -74,6 +74,6 @@ func TestDirectiveTable(t *testing.T) {
 		return
 	}
 	if string(text) != want {
-		t.Errorf("%s does not have this table at its end:\n%s", page, b.String())
+		t.Errorf("%s does not have this table at its end; UPDATE_GOLDEN=1 go test ./config writes it:\n%s", page, b.String())
 	}
 }

@@ -325,6 +325,22 @@ func TestReloadBySignal(t *testing.T) {
 	p.until(addr, "example.org.", dns.RcodeSuccess)
 }
 
+// TestLameduck ends a server that is told to, while clients still ask: it answers on, is not ready, and ends at a second signal.
+func TestLameduck(t *testing.T) {
+	t.Parallel()
+	const text = ". {\n    bind 127.0.0.1\n    health 127.0.0.1:0 {\n        lameduck 1m\n    }\n    whoami\n}\n"
+	dir, _ := corefile(t, text)
+	p := start(t, dir, "", "-p", "0")
+	addr := p.addr()
+	p.signal(syscall.SIGTERM)
+	p.find("Going into lameduck mode for 1m0s", 1)
+	if rcode, _, err := ask(addr, "example.org."); rcode != dns.RcodeSuccess || err != nil {
+		t.Errorf("rcode %d, %v", rcode, err)
+	}
+	p.signal(syscall.SIGTERM)
+	p.wait()
+}
+
 // background asks all the time over a few sockets until stopped, and gives how many questions were not answered.
 func background(t *testing.T, addr string) (stop func() (asked, lost int)) {
 	t.Helper()
