@@ -190,3 +190,13 @@ func TestTransfersOfACluster(t *testing.T) {
 		t.Errorf("somebody else: %v, %v", far, ok)
 	}
 }
+
+func TestTransfersOfServicesOutside(t *testing.T) {
+	t.Parallel()
+	b := blocks(t, ".:53 {\n transfer example.org {\n  to *\n }\n kubernetes cluster.local {\n  manifests CLUSTER\n }\n k8s_external example.org\n}")
+	m := new(dns.Msg)
+	m.SetAxfr("example.org.")
+	if got := plugintest.Text(plugintest.AskBlocks(t, "", m, b...)); !strings.Contains(got, "web.shop.example.org. 5 IN A 192.0.2.10\n") || strings.Count(got, " SOA ") != 2 {
+		t.Errorf("got %s", got)
+	}
+}

@@ -18,6 +18,9 @@ type Cluster interface {
 	HasNamespace(name string) bool
 	// ExternalService gives what a Service has outside the cluster.
 	ExternalService(namespace, name string) (s Service, exists bool)
+	// NamespaceNames gives the namespaces that are answered for, and ServiceNames the Services in one: transfers go through them.
+	NamespaceNames() []string
+	ServiceNames(namespace string) []string
 	// ExternalServicesAt gives the Services that have an address outside the cluster.
 	ExternalServicesAt(addr netip.Addr) []ServiceName
 	// ExternalServers gives the addresses outside the cluster of the Service that this server is behind.

@@ -2,6 +2,7 @@ package k8sexternal
 
 import (
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 
@@ -22,6 +23,18 @@ func (l lab) HasNamespace(n string) bool { return n == "default" || n == "empty"
 func (l lab) Serial() uint32             { return 7 }
 func (l lab) ExternalServers() []netip.Addr {
 	return []netip.Addr{netip.MustParseAddr("203.0.113.1"), netip.MustParseAddr("2001:db8::1")}
+}
+
+func (l lab) NamespaceNames() []string { return []string{"default", "empty"} }
+
+func (l lab) ServiceNames(ns string) (out []string) {
+	for n := range l.services {
+		if n.Namespace == ns {
+			out = append(out, n.Name)
+		}
+	}
+	slices.Sort(out)
+	return out
 }
 
 func (l lab) ExternalService(ns, name string) (Service, bool) {
@@ -115,6 +128,45 @@ func TestAnswers(t *testing.T) {
 		if !r.Authoritative {
 			t.Errorf("%s: AA is not set", c.ask)
 		}
+	}
+}
+
+func TestTransferZone(t *testing.T) {
+	t.Parallel()
+	o, err := Parse(plugintest.Input(t, "k8s_external example.org 192.0.2.0/24 {\nheadless\n}", "."))
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := New(o, cluster())
+	all, serial, ok := h.TransferZone(o.Primary)
+	if !ok || serial != 7 {
+		t.Fatalf("serial %d, %v", serial, ok)
+	}
+	var got []string
+	for rr := range all {
+		b := append([]byte(nil), rr.Owner...)
+		b = append(b, byte(rr.Type>>8), byte(rr.Type), 0, 1, 0, 0, 0, byte(rr.TTL), 0, byte(len(rr.Data)))
+		out, _, err := dns.UnpackRR(append(b, rr.Data...), 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got = append(got, strings.ReplaceAll(out.String(), "\t", " "))
+	}
+	want := []string{soa, "example.org. 5 IN NS ns1.dns.example.org.", "ns1.dns.example.org. 5 IN A 203.0.113.1", "ns1.dns.example.org. 5 IN AAAA 2001:db8::1",
+		"both.default.example.org. 5 IN A 192.0.2.7", "_http._tcp.both.default.example.org. 5 IN SRV 0 100 80 both.default.example.org.",
+		"db.default.example.org. 5 IN A 10.0.0.1", "db.default.example.org. 5 IN A 10.0.0.2", "db-0.db.default.example.org. 5 IN A 10.0.0.1",
+		"db-1.db.default.example.org. 5 IN A 10.0.0.2", "_http._tcp.db.default.example.org. 5 IN SRV 0 50 80 db-0.db.default.example.org.",
+		"_http._tcp.db.default.example.org. 5 IN SRV 0 50 80 db-1.db.default.example.org.", "plain.default.example.org. 5 IN A 192.0.2.9",
+		"web.default.example.org. 5 IN A 192.0.2.1", "web.default.example.org. 5 IN A 192.0.2.2", "web.default.example.org. 5 IN AAAA 2001:db8::2",
+		"_http._tcp.web.default.example.org. 5 IN SRV 0 100 80 web.default.example.org.", "_dns._udp.web.default.example.org. 5 IN SRV 0 100 53 web.default.example.org."}
+	if !slices.Equal(got, want) {
+		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+	if _, _, ok := h.TransferZone(o.Zones[0]); ok != (o.Zones[0] == o.Primary) {
+		t.Error("a reverse zone can be transferred")
+	}
+	if _, _, ok := New(o, lab{notReady: true}).TransferZone(o.Primary); ok {
+		t.Error("a zone can be transferred before the cluster is known")
 	}
 }
 
