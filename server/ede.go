@@ -25,6 +25,12 @@ func (r *Reply) AddEDEText(code uint16, text []byte) {
 	r.errors = append(r.errors, ExtendedError{Code: code})
 }
 
+// failed is Fail that tells the client as well: for errors of which it may know.
+func (r *Reply) failed(err error) Verdict {
+	r.AddEDE(EDEOther, err.Error())
+	return r.Fail(err)
+}
+
 // WantsEDE says whether an Extended DNS Error could reach the client: it sent EDNS, and the block does not forbid it.
 func (r *Reply) WantsEDE() bool {
 	return r.q.Transport == Internal || r.q.EDNS.Present && (r.q.Block == nil || !r.q.Block.Options.NoEDE)

@@ -64,3 +64,16 @@ func TestExtendedErrorsTakeNoMemory(t *testing.T) { //nolint:paralleltest // it 
 	q := servertest.Query("plain.", dns.TypeA, 1232)
 	servertest.NoAllocs(t, q, plain)
 }
+
+// TestFailuresSaySo: what the server itself fails for is told to clients that can read it.
+func TestFailuresSaySo(t *testing.T) {
+	t.Parallel()
+	circle := servertest.Block("circle.", stage(cnames(map[string]string{"circle.": "circle."})))
+	s := servertest.Start(t, servertest.Block("nobody.", stage(cnames(nil))), circle)
+	for zone, want := range map[string]string{"nobody.": "no directive of the server block answers this name", "circle.": "the chain of CNAMEs loops or is longer than 8"} {
+		m := s.Ask(t, zone, dns.TypeA)
+		if got := errorsOf(m); m.Rcode != dns.RcodeServerFailure || len(got) != 1 || got[0] != want {
+			t.Errorf("%s: %s %q", zone, dns.RcodeToString[m.Rcode], got)
+		}
+	}
+}

@@ -299,7 +299,7 @@ func unserved(q *Query, r *Reply) Verdict {
 	if q.follows > 0 && q.partial {
 		return Done
 	}
-	return r.Fail(errNoHandler)
+	return r.failed(errNoHandler)
 }
 
 // ask walks the chain until a verdict other than Pass, or Pass at its end. A panic is SERVFAIL.
@@ -339,7 +339,7 @@ func (e *engine) ask(s *slab, ctx context.Context) (v Verdict) {
 // follow restarts the chain with the target of a CNAME.
 func (e *engine) follow(q *Query, r *Reply) Verdict {
 	if q.follows++; q.follows > MaxFollows {
-		return r.Fail(errFollows)
+		return r.failed(errFollows)
 	}
 	b := q.table.find(q)
 	if b == nil || len(b.Chain) == 0 {
@@ -364,7 +364,7 @@ func (e *engine) park(s *slab) outcome {
 		e.parked.Add(-1)
 		e.count(LimitParked)
 		s.r.by = "" // not what the directive says of the name
-		s.r.Fail(errParked)
+		s.r.failed(errParked)
 		return e.finish(s)
 	}
 	e.waiting.Add(1)
