@@ -1,3 +1,4 @@
+// Package ndots is the subcommand of that name: it says what search lists cost, for each value of ndots.
 package ndots
 
 import (
@@ -12,6 +13,10 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/miekg/dns"
+
+	lab "github.com/clusterdns/clusterdns/plugin/console/ndots"
 )
 
 const usage = `Usage: clusterdns ndots [flags] NAME...
@@ -36,7 +41,7 @@ Resolvers:
 // settings are the flags of the subcommand.
 type settings struct {
 	server, names, from, zone, format, html string
-	resolvers                               []Rules
+	resolvers                               []lab.Rules
 	ndots                                   []int
 	search                                  []string
 	delay                                   time.Duration
@@ -69,7 +74,7 @@ func parse(args []string, stderr io.Writer) (*settings, []string, error) {
 	fs.SetOutput(io.Discard)
 	fs.StringVar(&s.server, "server", "", "")
 	fs.StringVar(&s.names, "names", "", "")
-	resolvers := fs.String("resolver", Resolvers()[0].Name, "")
+	resolvers := fs.String("resolver", lab.Resolvers()[0].Name, "")
 	values := fs.String("ndots", "1-5", "")
 	fs.StringVar(&s.from, "from", "default", "")
 	search := fs.String("search", "", "")
@@ -97,7 +102,7 @@ func parse(args []string, stderr io.Writer) (*settings, []string, error) {
 
 func printUsage(to io.Writer) {
 	fmt.Fprint(to, usage)
-	for _, r := range Resolvers() {
+	for _, r := range lab.Resolvers() {
 		fmt.Fprintf(to, "  %-6s %s\n", r.Name, r.About)
 	}
 }
@@ -105,10 +110,10 @@ func printUsage(to io.Writer) {
 // check reads the flags that are lists, and bounds the others.
 func (s *settings) check(resolvers, values string) error {
 	if resolvers == "all" {
-		s.resolvers = Resolvers()
+		s.resolvers = lab.Resolvers()
 	} else {
 		for name := range strings.SplitSeq(resolvers, ",") {
-			r, err := ResolverNamed(name)
+			r, err := lab.ResolverNamed(name)
 			if err != nil {
 				return fmt.Errorf("-resolver: %w", err)
 			}
@@ -178,6 +183,15 @@ func (s *settings) read(args []string) ([]string, error) {
 	return names, nil
 }
 
+// defaultServer is the first nameserver of resolv.conf.
+func defaultServer(file string) (string, error) {
+	c, err := dns.ClientConfigFromFile(file)
+	if err != nil || len(c.Servers) == 0 {
+		return "", err
+	}
+	return net.JoinHostPort(c.Servers[0], c.Port), nil
+}
+
 // address completes the server with a port.
 func (s *settings) address() (string, error) {
 	if s.server == "" {
@@ -198,48 +212,21 @@ func (s *settings) run(ctx context.Context, names []string, stdout, stderr io.Wr
 	if err != nil {
 		return err
 	}
-	report := &Report{Server: server, Search: s.search, Delay: s.delay, Rounds: s.rounds}
-	total := len(s.resolvers) * len(s.ndots) * s.rounds * len(names)
-	p := progress{to: stderr, total: total, on: isTerminal(stderr)}
-	for _, r := range s.resolvers {
-		for _, n := range s.ndots {
-			lab := Lab{Server: server, Rules: r, NDots: n, Search: s.search, Zones: []string{s.zone}, Delay: s.delay}
-			lookups := make([]Lookup, 0, s.rounds*len(names))
-			for range s.rounds {
-				for _, name := range names {
-					lookups = append(lookups, lab.Lookup(ctx, name))
-					if ctx.Err() != nil {
-						return errors.New("interrupted")
-					}
-					p.step(r.Name, n)
-				}
-			}
-			report.Summaries = append(report.Summaries, summarize(r.Name, n, len(names), lookups))
-		}
+	x := lab.Experiment{
+		Server: server, Resolvers: s.resolvers, NDots: s.ndots, Names: names, Search: s.search, Zones: []string{s.zone},
+		Delay: s.delay, Rounds: s.rounds,
 	}
+	p := progress{to: stderr, total: x.Lookups(), on: isTerminal(stderr)}
+	x.Step = p.step
+	report, err := x.Run(ctx)
 	p.end()
-	if silent(report.Summaries) {
-		return fmt.Errorf("%s answers nothing: is a DNS server there?", server)
+	if err != nil {
+		return err
 	}
-	report.Advice = Advice(report.Summaries)
 	return s.write(report, stdout)
 }
 
-// silent says whether no query at all was answered.
-func silent(all []Summary) bool {
-	for i := range all {
-		for _, l := range all[i].Trace {
-			for j := range l.Queries {
-				if l.Queries[j].RCode != "TIMEOUT" {
-					return false
-				}
-			}
-		}
-	}
-	return true
-}
-
-func (s *settings) write(r *Report, stdout io.Writer) error {
+func (s *settings) write(r *lab.Report, stdout io.Writer) error {
 	if s.html != "" {
 		f, err := os.Create(s.html)
 		if err != nil {

@@ -18,7 +18,7 @@ import (
 
 	"github.com/miekg/dns"
 
-	"github.com/clusterdns/clusterdns/cmd/clusterdns/ndots"
+	"github.com/clusterdns/clusterdns/plugin/console/ndots"
 )
 
 // The environment variables by which this test starts itself again: as the inside of a network namespace, and as a program that uses Go's

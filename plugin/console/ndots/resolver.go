@@ -1,5 +1,3 @@
-// Package ndots is the latency lab of the subcommand of that name: it looks names up the way the resolvers of Pods do, with every value of ndots, and counts what
-// that costs.
 package ndots
 
 import (

@@ -1,8 +1,9 @@
+// Package ndots is the latency lab: it looks names up the way the resolvers of Pods do, with every value of ndots, and counts what that
+// costs. The subcommand ndots and the console show what it finds.
 package ndots
 
 import (
 	"context"
-	"net"
 	"slices"
 	"strings"
 	"sync"
@@ -145,15 +146,6 @@ func outcome(m *dns.Msg) Outcome {
 
 func (l *Lab) inCluster(name string) bool {
 	return slices.ContainsFunc(l.Zones, func(z string) bool { return dns.IsSubDomain(dns.Fqdn(z), strings.ToLower(name)) })
-}
-
-// defaultServer is the first nameserver of resolv.conf.
-func defaultServer(file string) (string, error) {
-	c, err := dns.ClientConfigFromFile(file)
-	if err != nil || len(c.Servers) == 0 {
-		return "", err
-	}
-	return net.JoinHostPort(c.Servers[0], c.Port), nil
 }
 
 // Found says whether the reply had a record of the type asked for.
