@@ -2,23 +2,33 @@ package kubernetes
 
 import (
 	"runtime"
+	"runtime/metrics"
 	"sync/atomic"
 )
 
 // litter collects the garbage of lists as they are read. Objects come in at many times the size of what is kept of them, and the runtime
 // lets garbage grow to the size of all that lives before it collects; at the end of a large list that is what the process's memory
-// would be judged by.
-type litter struct{ bytes atomic.Int64 }
+// would be judged by. Measured at 8,000 Services and 75,000 endpoints, the peak of a relist goes from 67 to 52 MB by this, and that of
+// the start from 54 to 47.
+type litter struct{ objects atomic.Int64 }
 
-// maxLitter is how many bytes of encoded objects are let lie; decoded they are about ten times as many. Measured at 8,000 Services
-// and 75,000 endpoints, some hundredths of a second of processor time buy 7 to 10 MB less at the peak of a relist.
-const maxLitter = 1 << 20
+const (
+	// It is looked at after this many objects, of 1 to 100 KiB each when decoded: looking costs some microseconds.
+	litterEvery = 32
+	// Garbage may be this part of what lives: while a list is read it is as if GOGC were 50. Less than the bytes below is never worth it.
+	litterPart  = 2
+	litterFloor = 4 << 20
+)
 
 // add notes that an object of a list was decoded and is not needed any more.
-func (l *litter) add(o any) {
-	s, ok := o.(interface{ Size() int })
-	if ok && l.bytes.Add(int64(s.Size())) > maxLitter {
-		l.bytes.Store(0)
+func (l *litter) add() {
+	if l.objects.Add(1)%litterEvery != 0 {
+		return
+	}
+	s := []metrics.Sample{{Name: "/gc/heap/live:bytes"}, {Name: "/memory/classes/heap/objects:bytes"}}
+	metrics.Read(s)
+	live, all := s[0].Value.Uint64(), s[1].Value.Uint64()
+	if all > live+max(live/litterPart, litterFloor) {
 		runtime.GC()
 	}
 }

@@ -40,7 +40,7 @@ var (
 func (s *store) Transformer() cache.TransformFunc {
 	return func(in any) (any, error) {
 		o, err := s.reduce(in)
-		s.feed.session.litter.add(in)
+		s.feed.session.litter.add()
 		return o, err
 	}
 }
@@ -197,7 +197,7 @@ func (s *store) add(l *reducedList, page kruntime.Object) (next string, err erro
 		o, err := s.reduce(item)
 		if err == nil {
 			l.Items = append(l.Items, reduced{o})
-			s.feed.session.litter.add(item)
+			s.feed.session.litter.add()
 		}
 		return err
 	})
