@@ -3,6 +3,7 @@ package server_test
 import (
 	"context"
 	"net/netip"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -270,4 +271,55 @@ func TestNotify(t *testing.T) {
 	if r := s.Exchange(t, "udp", m); r.Rcode != dns.RcodeNotImplemented {
 		t.Errorf("UPDATE: %v", r)
 	}
+}
+
+// FuzzEdit: records that are taken apart and put together again are the same records.
+func FuzzEdit(f *testing.F) {
+	for _, sections := range [][][]string{
+		{{"www.example.org. 60 IN CNAME web.example.org.", "web.example.org. 60 IN A 192.0.2.1"}, {"example.org. 60 IN NS ns.example.org."}},
+		{{"www.example.org. 60 IN SOA a.example.org. b.example.org. 1 2 3 4 5", "www.example.org. 60 IN MX 10 mail.example.org."}},
+		{{`www.example.org. 60 IN NAPTR 1 2 "u" "s" "" x.example.org.`, "www.example.org. 60 IN SRV 1 2 3 www.example.org."}},
+	} {
+		m := servertest.Query("www.example.org.", dns.TypeA, 0)
+		m.Response, m.Compress = true, true
+		for i, to := range []*[]dns.RR{&m.Answer, &m.Ns} {
+			if i == len(sections) {
+				break
+			}
+			for _, s := range sections[i] {
+				rr, err := dns.NewRR(s)
+				if err != nil {
+					f.Fatal(err)
+				}
+				*to = append(*to, rr)
+			}
+		}
+		f.Add(servertest.Pack(f, m))
+	}
+	query := servertest.Pack(f, servertest.Query("www.example.org.", dns.TypeA, 0))
+	f.Fuzz(func(t *testing.T, msg []byte) {
+		var before, after []server.Record
+		edit := onFinish(func(r *server.Reply, _ *server.Query) {
+			if r.Truncated() {
+				return
+			}
+			keep := func(to *[]server.Record) func([]server.Record) []server.Record {
+				return func(rrs []server.Record) []server.Record {
+					*to = append([]server.Record(nil), rrs...)
+					return rrs
+				}
+			}
+			if r.Edit(keep(&before)) != nil {
+				return
+			}
+			if err := r.Edit(keep(&after)); err != nil {
+				t.Errorf("what was put together cannot be taken apart: %v", err)
+			}
+			if !r.Truncated() && !reflect.DeepEqual(before, after) {
+				t.Errorf("%v became %v", before, after)
+			}
+		})
+		d := servertest.Direct(servertest.Block(".", server.Stage{Name: "edit", Handler: edit}, server.Stage{Name: "answer", Handler: packed{msg}}))
+		d.Answer(query, servertest.Client, server.TCP)
+	})
 }

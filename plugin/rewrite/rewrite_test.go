@@ -2,6 +2,7 @@ package rewrite
 
 import (
 	"encoding/hex"
+	"fmt"
 	"net/netip"
 	"reflect"
 	"strings"
@@ -284,4 +285,23 @@ func TestNothingToRewriteAllocatesNothing(t *testing.T) {
 func TestDocs(t *testing.T) {
 	t.Parallel()
 	plugintest.Mentions(t, "rewrite", Words()...)
+}
+
+// TestSizes: replies that grow by being turned back are cut as others are.
+func TestSizes(t *testing.T) {
+	t.Parallel()
+	var lines []string
+	for i := range 60 {
+		lines = append(lines, fmt.Sprintf("b. 5 IN SRV 1 2 %d host-%d.b.", i+1, i))
+	}
+	name := strings.Repeat("a-long-label-that-takes-room.", 4) + "example."
+	s := servertest.Start(t, servertest.Block(".", plugintest.Stage(rules(t, "rewrite name "+name+" b.")), plugintest.Stage(plugintest.NewAnswers(t, lines...))))
+	r := s.Exchange(t, "udp", servertest.Query(name, dns.TypeSRV, 1232))
+	if r.Compress = true; !r.Truncated || r.Len() > 1232 || len(r.Answer) == 0 {
+		t.Errorf("over UDP: %d records, TC %v", len(r.Answer), r.Truncated)
+	}
+	r = s.Exchange(t, "tcp", servertest.Query(name, dns.TypeSRV, 1232))
+	if r.Truncated || len(r.Answer) != 60 || r.Answer[59].(*dns.SRV).Target != "host-59."+name || r.Answer[59].Header().Name != name {
+		t.Errorf("over TCP: %d records, TC %v", len(r.Answer), r.Truncated)
+	}
 }
