@@ -2,6 +2,7 @@ package forward
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -238,9 +239,12 @@ func (x *exchange) dispatch(a *attempt, round int, now time.Time) bool {
 // failed notes that an attempt came to nothing.
 func (x *exchange) failed(a *attempt, err error) {
 	x.last = fmt.Errorf("%s over %s: %w", a.up.to, a.over, err)
+	x.stream = false
+	if errors.Is(err, errCrowded) {
+		return // our own bound, not the upstream's fault
+	}
 	a.up.faults.failed(a.up, a.over, err)
 	a.up.trouble()
-	x.stream = false
 }
 
 // settle looks at the outcome of an attempt and says whether it is the answer. If not, it sees to what comes next.

@@ -3,6 +3,7 @@ package forward
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
@@ -22,6 +23,7 @@ import (
 
 	"github.com/clusterdns/clusterdns/server"
 	"github.com/clusterdns/clusterdns/server/servertest"
+	"github.com/clusterdns/clusterdns/server/wire"
 )
 
 // TestScenarios plays the files of testdata/scenarios: forward lines, then a line "---", then steps. testdata/scenarios/README.md tells
@@ -370,5 +372,44 @@ func TestManyInFlight(t *testing.T) {
 			t.Error(err)
 		}
 		time.Sleep(time.Minute) // of the test's time
+	})
+}
+
+// TestMoreThanFits: what no socket has room for fails at once, and is not held against the upstream.
+func TestMoreThanFits(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		n := newNetwork()
+		n.script("10.0.0.1", "udp", "silent")
+		f := newForward([]Options{parsed(t, "forward . 10.0.0.1")}, NewMetrics(nil), quiet(), n.dial)
+		g := f.groups[0]
+		u := (*g.ups.Load())[0]
+		var under []*exchange
+		var err error
+		for i := 0; i < maxSockets*tableSize && err == nil; i++ {
+			x := g.begin()
+			x.question.set([]byte("\x07example\x00"), wire.TypeA, wire.ClassIN, 0, false, nil)
+			a := x.attempt(u, overUDP, time.Now())
+			if err = u.send(a); err != nil {
+				x.failed(a, err)
+			}
+			under = append(under, x)
+		}
+		if !errors.Is(err, errCrowded) || len(under) < maxSockets*tableSize/2 {
+			t.Errorf("after %d questions: %v", len(under), err)
+		}
+		if u.ailing.Load() {
+			t.Error("the upstream is held to be in trouble")
+		}
+		for _, x := range under {
+			g.end(x)
+		}
+		if again := g.begin(); u.send(again.attempt(u, overUDP, time.Now())) != nil {
+			t.Error("no room after all were given up")
+		} else {
+			g.end(again)
+		}
+		g.sweep(time.Now(), true)
+		synctest.Wait()
 	})
 }
