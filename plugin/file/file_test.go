@@ -278,6 +278,22 @@ func TestBadZones(t *testing.T) {
 	}
 }
 
+// TestAnyIsMinimal shows one set to who asks for all by UDP, where the address may be forged, and all of them by TCP (RFC 8482 4.1, 4.4).
+func TestAnyIsMinimal(t *testing.T) {
+	t.Parallel()
+	name := filepath.Join(t.TempDir(), "db")
+	write(t, name, db)
+	s := servertest.Start(t, servertest.Block(".", plugintest.Stage(loaded(t, options(t, "file "+name, "example.org.")))))
+	for owner, want := range map[string][2]int{"mail.example.org.": {2, 3}, "example.org.": {1, 4}, "x.wild.example.org.": {1, 2}} {
+		for i, proto := range []string{"udp", "tcp"} {
+			r := s.Exchange(t, proto, servertest.Query(owner, dns.TypeANY, 1232))
+			if r.Rcode != dns.RcodeSuccess || r.Truncated || len(r.Answer) != want[i] {
+				t.Errorf("%s ANY over %s: %d records, want %d\n%v", owner, proto, len(r.Answer), want[i], r)
+			}
+		}
+	}
+}
+
 func TestNoAllocs(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "db")
 	write(t, name, db)

@@ -77,6 +77,9 @@ func (a *answer) found(n *node, wild bool) server.Verdict {
 	for i := range n.sets {
 		if s := &n.sets[i]; a.wants(s) {
 			a.put(server.Answer, name, s, s.ttl)
+			if a.q.Type == wire.TypeANY && a.q.Transport == server.UDP {
+				break // RFC 8482 4.1: one set is enough for an address that may be forged
+			}
 		}
 	}
 	if a.r.Count(server.Answer) == before {
