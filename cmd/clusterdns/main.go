@@ -37,6 +37,7 @@ type command struct {
 func commands() []command {
 	return []command{
 		{"check", "reads a Corefile and says what is wrong with it", check},
+		{"migrate", "makes a Corefile of the ConfigMap of kube-dns", migrate},
 		{"explain", "says what a name resolves to and whether connecting will work", interruptible(explain.Run)},
 		{"dump", "writes a cluster as manifests, on demand without its names and addresses", interruptible(dump.Run)},
 		{"ndots", "measures what search lists cost, for each value of ndots", interruptible(ndots.Run)},

@@ -1,0 +1,180 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"net/netip"
+	"os"
+	"slices"
+	"strings"
+
+	"sigs.k8s.io/yaml"
+
+	"github.com/clusterdns/clusterdns/config"
+)
+
+const migrateUsage = `Makes a Corefile of the ConfigMap that kube-dns had: stub domains and upstream servers, within the Corefile of a new cluster.
+
+Usage: clusterdns migrate [FLAGS] FILE
+
+FILE is the ConfigMap as YAML or JSON, "-" for standard input:
+
+  kubectl -n kube-system get configmap kube-dns -o yaml | clusterdns migrate - > Corefile
+
+Flags:
+  -domain NAME   the cluster domain (default cluster.local)
+`
+
+// kubeDNS is the ConfigMap of kube-dns. Its values are JSON.
+type kubeDNS struct {
+	Kind string            `json:"kind"`
+	Data map[string]string `json:"data"`
+}
+
+// migrate is the subcommand of that name.
+func migrate(env environment, args []string) int {
+	set := flag.NewFlagSet("clusterdns migrate", flag.ContinueOnError)
+	set.SetOutput(io.Discard)
+	domain := set.String("domain", "cluster.local", "")
+	err := set.Parse(args)
+	switch {
+	case errors.Is(err, flag.ErrHelp):
+		fmt.Fprint(env.stdout, migrateUsage)
+		return exitOK
+	case err == nil && set.NArg() != 1:
+		err = errors.New("takes one argument, the file of the ConfigMap")
+	}
+	if err != nil {
+		fmt.Fprintf(env.stderr, "clusterdns migrate: %v; -h lists what there is\n", err)
+		return exitUsage
+	}
+	text, err := readConfigMap(env, set.Arg(0))
+	if err != nil {
+		return fail(env, err)
+	}
+	corefile, remarks, err := corefileOf(text, *domain)
+	for _, r := range remarks {
+		fmt.Fprintln(env.stderr, "warning: "+r)
+	}
+	if err != nil {
+		return fail(env, err)
+	}
+	fmt.Fprint(env.stdout, corefile)
+	return exitOK
+}
+
+func readConfigMap(env environment, file string) (text []byte, err error) {
+	if file == "-" {
+		text, err = io.ReadAll(env.stdin)
+	} else {
+		text, err = os.ReadFile(file)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("cannot read the ConfigMap: %w", err)
+	}
+	return text, nil
+}
+
+// corefileOf makes the Corefile, and remarks on what is not in it.
+func corefileOf(text []byte, domain string) (corefile string, remarks []string, err error) {
+	var m kubeDNS
+	if err := yaml.Unmarshal(text, &m); err != nil {
+		return "", nil, fmt.Errorf("the ConfigMap: %w", err)
+	}
+	if m.Kind != "ConfigMap" {
+		return "", nil, fmt.Errorf("a ConfigMap is expected, and this is of kind %q", m.Kind)
+	}
+	stubs := map[string][]string{}
+	var upstreams []string
+	for _, key := range sortedKeys(m.Data) {
+		value := []byte(m.Data[key])
+		var err error
+		switch key {
+		case "stubDomains":
+			err = json.Unmarshal(value, &stubs)
+		case "upstreamNameservers":
+			err = json.Unmarshal(value, &upstreams)
+		case "federations":
+			remarks = append(remarks, "federations are left out: federated clusters do not exist any more")
+		default:
+			remarks = append(remarks, fmt.Sprintf("%s is left out: kube-dns has no such key", key))
+		}
+		if err != nil {
+			return "", remarks, fmt.Errorf("%s of the ConfigMap: %w", key, err)
+		}
+	}
+	corefile, err = writeCorefile(domain, stubs, upstreams)
+	if err != nil {
+		return "", remarks, err
+	}
+	if _, err := config.Parse(config.Source{Name: "Corefile", Text: []byte(corefile)}, config.DefaultPort); err != nil {
+		return "", remarks, fmt.Errorf("the Corefile that came of it is not valid: %w", err)
+	}
+	return corefile, remarks, nil
+}
+
+func sortedKeys[V any](m map[string]V) []string {
+	keys := make([]string, 0, len(m))
+	for k := range m {
+		keys = append(keys, k)
+	}
+	slices.Sort(keys)
+	return keys
+}
+
+func writeCorefile(domain string, stubs map[string][]string, upstreams []string) (string, error) {
+	forward := "/etc/resolv.conf"
+	if len(upstreams) > 0 {
+		if err := addressesOnly("upstreamNameservers", upstreams); err != nil {
+			return "", err
+		}
+		forward = strings.Join(upstreams, " ")
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, `.:53 {
+    errors
+    health {
+        lameduck 5s
+    }
+    ready
+    kubernetes %s in-addr.arpa ip6.arpa {
+        pods insecure
+        fallthrough in-addr.arpa ip6.arpa
+        ttl 30
+    }
+    prometheus :9153
+    forward . %s {
+        max_concurrent 1000
+    }
+    cache 30
+    loop
+    reload
+    loadbalance
+}
+`, domain, forward)
+	for _, stub := range sortedKeys(stubs) {
+		servers := stubs[stub]
+		if err := addressesOnly("stubDomains: "+stub, servers); err != nil {
+			return "", err
+		}
+		fmt.Fprintf(&b, "\n%s:53 {\n    errors\n    cache 30\n    forward . %s\n}\n", stub, strings.Join(servers, " "))
+	}
+	return b.String(), nil
+}
+
+// addressesOnly checks servers: kube-dns took addresses, with or without a port.
+func addressesOnly(what string, servers []string) error {
+	if len(servers) == 0 {
+		return fmt.Errorf("%s: there is no server", what)
+	}
+	for _, s := range servers {
+		_, err := netip.ParseAddr(s)
+		if _, perr := netip.ParseAddrPort(s); err != nil && perr != nil {
+			return fmt.Errorf("%s: %q is not an address", what, s)
+		}
+	}
+	return nil
+}
