@@ -93,6 +93,7 @@ type engine struct {
 	parked   atomic.Int64
 	waiting  sync.WaitGroup
 	deadline deadlines
+	crew     crew
 }
 
 // Hooks are told of things that are no handler's business. Nil ones are not called. They may be called concurrently.
@@ -127,7 +128,7 @@ func (e *engine) count(l Limit) {
 }
 
 func newEngine(l Limits, h Hooks) *engine {
-	e := &engine{limits: l, hooks: h}
+	e := &engine{limits: l, hooks: h, crew: crew{work: make(chan *slab)}}
 	e.slabs.New = func() any {
 		return &slab{in: make([]byte, l.UDPRead), r: Reply{buf: make([]byte, 0, 4096)}}
 	}
@@ -368,11 +369,11 @@ func (e *engine) park(s *slab) outcome {
 		return e.finish(s)
 	}
 	e.waiting.Add(1)
-	go e.resume(s)
+	e.crew.do(e, s)
 	return parked
 }
 
-// resume is the goroutine of a parked query.
+// resume goes on with a parked query, on a goroutine of the crew.
 func (e *engine) resume(s *slab) {
 	defer e.waiting.Done()
 	ctx := e.deadline.after(patience)

@@ -93,6 +93,7 @@ func (s *Server) Apply(listeners []Listener) error {
 	if s.closed {
 		return errors.New("the server is stopping")
 	}
+	s.engine.crew.on.Store(true)
 	next := make(map[string]*endpoint, len(listeners))
 	var fresh []*endpoint
 	for i := range listeners {

@@ -16,6 +16,13 @@ func (r *Reply) LevelTTL(lo, hi uint32) {
 	r.eachTTL(func(at []byte) { binary.BigEndian.PutUint32(at, least) })
 }
 
+// BoundTTL brings the TTL of every record into bounds. It does not allocate.
+func (r *Reply) BoundTTL(lo, hi uint32) {
+	r.eachTTL(func(at []byte) {
+		binary.BigEndian.PutUint32(at, max(min(binary.BigEndian.Uint32(at), hi), lo))
+	})
+}
+
 // eachTTL shows f the TTL of each record written so far.
 func (r *Reply) eachTTL(f func(at []byte)) {
 	off := r.q.qend
