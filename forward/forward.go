@@ -121,6 +121,7 @@ func (g *group) answer(r *server.Reply, q *server.Query, rep reply, err error) s
 		if r.WantsEDE() {
 			r.AddEDE(server.EDENoReachable, err.Error())
 		}
+		r.SetCause(err)
 		return r.Fail(nil)
 	}
 	if err := r.Splice(rep.msg, server.Splice{Flags: taken}); err != nil {

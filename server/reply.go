@@ -78,6 +78,7 @@ type Reply struct {
 	words    []byte
 	options  []ednsOption
 	faults   []error
+	cause    error
 	by       string
 	dropped  bool
 }
@@ -114,7 +115,7 @@ func (r *Reply) reset(q *Query) {
 	r.errors, r.texts, r.words = r.errors[:0], r.texts[:0], r.words[:0]
 	r.options = r.options[:0]
 	r.faults = r.faults[:0]
-	r.by, r.dropped = "", false
+	r.by, r.dropped, r.cause = "", false, nil
 }
 
 // RCode is the response code as it stands.
@@ -179,6 +180,13 @@ func (r *Reply) Fault(err error) { r.faults = append(r.faults, err) }
 
 // Faults are the recorded errors in order. They alias the reply.
 func (r *Reply) Faults() []error { return r.faults }
+
+// SetCause records why the query failed where whoever failed has a line of its own in the log, such as an upstream: log shows it as the
+// reason, and errors says nothing for each query.
+func (r *Reply) SetCause(err error) { r.cause = err }
+
+// Cause is what SetCause recorded, or nil.
+func (r *Reply) Cause() error { return r.cause }
 
 // Fail makes the reply SERVFAIL for the reason given and says Done. What was written before stays: an Answer of CNAMEs tells the client how
 // far it went.

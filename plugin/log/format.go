@@ -319,6 +319,12 @@ func appendReason(b []byte, r *server.Reply) []byte {
 		}
 		b = appendSafe(b, err.Error())
 	}
+	if err := r.Cause(); err != nil && len(r.EDE()) == 0 { // with EDNS, that says the same
+		if len(b) > at {
+			b = append(b, "; "...)
+		}
+		b = appendSafe(b, err.Error())
+	}
 	for _, x := range r.EDE() {
 		if len(b) > at {
 			b = append(b, "; "...)

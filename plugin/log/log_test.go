@@ -46,6 +46,9 @@ func replies(r *server.Reply, q *server.Query) server.Verdict {
 	case "fail":
 		r.AddEDE(22, "No Reachable Authority")
 		return r.Fail(errUpstream)
+	case "cause":
+		r.SetCause(errors.New("no upstream answers"))
+		return r.Fail(nil)
 	case "drop":
 		return server.Drop
 	default:
@@ -151,6 +154,8 @@ func TestLines(t *testing.T) {
 		{"reason", v4, server.UDP, "log {\n failures\n}", edns(question("fail.org.", dns.TypeA, 6), 1232, false),
 			`[INFO] 10.240.0.1:50759 - 6 "A IN fail.org. udp 37 false 1232" SERVFAIL qr,rd 65 0.Ts forward ` +
 				`"read udp 10.0.0.1:53:\n\u001b[31mi/o \"timeout\"; EDE 22: No Reachable Authority"`},
+		{"a cause that somebody else logs", v4, server.UDP, "log {\n failures\n}", question("cause.org.", dns.TypeA, 6),
+			`[INFO] 10.240.0.1:50759 - 6 "A IN cause.org. udp 27 false 512" SERVFAIL qr,rd 27 0.Ts forward "no upstream answers"`},
 		{"no reason", v4, server.UDP, "log {\n failures\n}", question("refused.org.", dns.TypeA, 6),
 			`[INFO] 10.240.0.1:50759 - 6 "A IN refused.org. udp 29 false 512" REFUSED qr,rd 29 0.Ts forward "-"`},
 	} {
