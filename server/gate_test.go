@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"encoding/hex"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -102,7 +103,8 @@ func overDatagrams(addr string) way {
 	}}
 }
 
-// overStream asks on a connection of its own, and the probe on the same one: a malformed message does not end it.
+// overStream asks on a connection of its own, and the probe on the same one: a malformed message does not end it, unless it is too short
+// for a header.
 func overStream(name string, dial func() (net.Conn, error)) way {
 	return way{name, func(t *testing.T, msg []byte) ([]byte, error) {
 		conn, err := dial()
@@ -118,6 +120,9 @@ func overStream(name string, dial func() (net.Conn, error)) way {
 		if _, err := conn.Write(out); err != nil {
 			return nil, err
 		}
+		if len(msg) < wire.HeaderLen {
+			return nil, closed(conn)
+		}
 		return replyBeforeProbe(t, func() ([]byte, error) {
 			var l [2]byte
 			if _, err := io.ReadFull(conn, l[:]); err != nil {
@@ -128,6 +133,16 @@ func overStream(name string, dial func() (net.Conn, error)) way {
 			return b, err
 		})
 	}}
+}
+
+// closed waits for the end of a connection, which is silence if nothing comes before it.
+func closed(conn net.Conn) error {
+	n, err := conn.Read(make([]byte, 1))
+	var late net.Error
+	if n > 0 || errors.As(err, &late) && late.Timeout() {
+		return fmt.Errorf("the connection is still open: %d bytes, %v", n, err)
+	}
+	return errSilence
 }
 
 func replyBeforeProbe(t *testing.T, read func() ([]byte, error)) ([]byte, error) {

@@ -7,6 +7,8 @@ import (
 	"net"
 	"sync"
 	"time"
+
+	"github.com/clusterdns/clusterdns/server/wire"
 )
 
 // tcpWrite bounds how long a client may take to accept a reply; one that reads nothing for so long holds memory for nobody.
@@ -115,13 +117,17 @@ func (c *tcpConn) serve() {
 	_ = c.flush()
 }
 
-// readFrame reads one message behind its two-byte length (RFC 1035 4.2.2) into buf, which grows for a long one.
+// readFrame reads one message behind its two-byte length (RFC 1035 4.2.2) into buf, which grows for a long one. A length that is too short
+// for a header ends the connection: nothing can be replied to it, and with zeros alone a client would never be idle.
 func readFrame(r *bufio.Reader, buf *[]byte) (int, error) {
 	var l [2]byte
 	if _, err := io.ReadFull(r, l[:]); err != nil {
 		return 0, err
 	}
 	n := int(binary.BigEndian.Uint16(l[:]))
+	if n < wire.HeaderLen {
+		return 0, wire.ErrShort
+	}
 	if n > len(*buf) {
 		*buf = make([]byte, n)
 	}
