@@ -41,7 +41,8 @@ func newUndo(r *server.Reply, q *server.Query) *undo {
 	return &undo{original: bytes.Clone(q.Name.Bytes()), answers: r.Count(server.Answer)}
 }
 
-// add carries out a rule on the query and puts its part of the reply before those of earlier rules: what was done last is undone first.
+// add carries out a rule on the query. What is to be done with names of the reply goes before that of earlier rules: what was done last is
+// undone first. TTLs and rcodes are changed in the order of the rules.
 func (u *undo) add(q *server.Query, ru *rule, text string) error {
 	steps := ru.steps
 	switch ru.Field {
@@ -57,6 +58,10 @@ func (u *undo) add(q *server.Query, ru *rule, text string) error {
 		if ru.Auto && ru.Match != Suffix {
 			steps = append([]step{{kind: both, name: remap(bytes.Clone(q.Name.Folded()), before)}}, steps...)
 		}
+	}
+	if ru.Field != Name {
+		u.steps = append(u.steps, steps...)
+		return nil
 	}
 	u.steps = append(append([]step(nil), steps...), u.steps...)
 	return nil

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"math/bits"
 	"regexp"
 	"strconv"
 	"strings"
@@ -72,38 +73,75 @@ func (h *Rewrite) AwaitAnswer(ctx context.Context, r *server.Reply, q *server.Qu
 	return retarget(ctx, r, q, targets)
 }
 
+// run is one pass of a query through the rules.
+type run struct {
+	text    []byte  // the name that is looked for now
+	back    *undo   // what is to be done with the reply, or nil
+	direct  uint64  // rules that need nothing but their number for that
+	targets []*rule // the cname rules among those that count
+}
+
 // apply goes through the rules and gives the cname rules among those that count.
 func (h *Rewrite) apply(r *server.Reply, q *server.Query) (server.Verdict, []*rule) {
 	buf := h.texts.Get().(*[]byte)
 	defer h.texts.Put(buf)
-	text := wire.AppendPresentation((*buf)[:0], q.Name.Folded())
-	var back *undo
-	var targets []*rule
+	pass := run{text: wire.AppendPresentation((*buf)[:0], q.Name.Folded())}
 	for i := range h.rules {
 		ru := &h.rules[i]
-		if !ru.applies(q, text) {
+		if !ru.applies(q, pass.text) {
 			continue
 		}
-		switch ru.Field {
-		case CNAME:
-			targets = append(targets, ru)
-		case Name, TTL, RCode:
-			if back == nil {
-				back = newUndo(r, q)
-			}
-			if err := back.add(q, ru, string(text)); err != nil {
-				return r.Fail(err), nil
-			}
-			text = wire.AppendPresentation(text[:0], q.Name.Folded())
+		if err := pass.carry(r, q, ru, i); err != nil {
+			return r.Fail(err), nil
 		}
 		if !ru.Continue {
 			break
 		}
 	}
-	if back != nil && len(back.steps) > 0 {
-		r.OnFinish(back, 0)
+	if pass.direct != 0 {
+		r.OnFinish(h, pass.direct)
 	}
-	return server.Pass, targets
+	if pass.back != nil && len(pass.back.steps) > 0 {
+		r.OnFinish(pass.back, 0)
+	}
+	return server.Pass, pass.targets
+}
+
+// carry carries out rule i, which applies.
+func (p *run) carry(r *server.Reply, q *server.Query, ru *rule, i int) error {
+	switch ru.Field {
+	case CNAME:
+		p.targets = append(p.targets, ru)
+		return nil
+	case TTL, RCode:
+		if i < 64 && r.Empty() {
+			p.direct |= 1 << i
+			return nil
+		}
+	case Name:
+	default:
+		return nil // carried out when it was found to apply
+	}
+	if p.back == nil {
+		p.back = newUndo(r, q)
+	}
+	if err := p.back.add(q, ru, string(p.text)); err != nil {
+		return err
+	}
+	p.text = wire.AppendPresentation(p.text[:0], q.Name.Folded())
+	return nil
+}
+
+// Finish carries out the ttl and rcode rules whose bits are set, in their order.
+func (h *Rewrite) Finish(r *server.Reply, _ *server.Query, rules uint64) {
+	for ; rules != 0; rules &= rules - 1 {
+		switch ru := &h.rules[bits.TrailingZeros64(rules)]; {
+		case ru.Field == TTL:
+			r.BoundTTL(ru.MinTTL, ru.MaxTTL)
+		case r.RCode() == wire.RCode(ru.Old):
+			r.SetRCode(wire.RCode(ru.New))
+		}
+	}
 }
 
 // applies says whether a rule is for the query. Rules of type, class and edns0 are carried out at once.

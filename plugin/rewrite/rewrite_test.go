@@ -128,6 +128,15 @@ func TestTTL(t *testing.T) {
 	}
 }
 
+func TestOrderOfTTLs(t *testing.T) {
+	h := rules(t, "rewrite continue ttl suffix example.org 5", "rewrite continue rcode suffix example.org NXDOMAIN SERVFAIL", "rewrite continue ttl suffix example.org 10-20", "rewrite rcode suffix example.org SERVFAIL REFUSED")
+	back := plugintest.NewAnswers(t, "a.example.org. 100 IN A 192.0.2.1", "b.example.org. 100 IN CNAME a.example.org.")
+	plugintest.Check(t, "an answer", plugintest.Ask(t, "", plugintest.Question("a.example.org.", "A"), h, back), "NOERROR", "a.example.org. 10 IN A 192.0.2.1")
+	plugintest.Check(t, "two names", plugintest.Ask(t, "", plugintest.Question("b.example.org.", "A"), h, back), "NOERROR", "b.example.org. 10 IN CNAME a.example.org.", "a.example.org. 10 IN A 192.0.2.1")
+	plugintest.Check(t, "none", plugintest.Ask(t, "", plugintest.Question("c.example.org.", "A"), h, back), "REFUSED")
+	servertest.NoAllocs(t, servertest.Query("a.example.org.", dns.TypeA, 1232), servertest.Block(".", plugintest.Stage(h), plugintest.Stage(back)))
+}
+
 func TestRCode(t *testing.T) {
 	t.Parallel()
 	for rule, want := range map[string]string{
