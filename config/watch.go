@@ -55,6 +55,9 @@ func (i *Instance) follow(ctx context.Context, fs *fsnotify.Watcher) {
 		case <-poll:
 		}
 		i.mu.Lock()
+		if o != nil && fs.Events != nil {
+			i.watch(fs, i.gen.config) // folders that were not there may be now
+		}
 		i.look(ctx, o)
 		i.mu.Unlock()
 	}

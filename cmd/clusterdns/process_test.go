@@ -435,14 +435,10 @@ func TestReloadOfImport(t *testing.T) {
 	p.find("(?m)^\\[WARNING\\] Corefile:4: import: no file matches", 1)
 	addr := p.addr()
 	p.until(addr, "example.com.", dns.RcodeRefused)
-	tmp := filepath.Join(dir, "new")
-	if err := os.Mkdir(tmp, 0o700); err != nil {
+	if err := os.Mkdir(filepath.Join(dir, "conf.d"), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	write(t, filepath.Join(tmp, "a.conf"), "whoami\n")
-	if err := os.Rename(tmp, filepath.Join(dir, "conf.d")); err != nil {
-		t.Fatal(err)
-	}
+	write(t, filepath.Join(dir, "conf.d", "a.conf"), "whoami\n")
 	p.find("Reloading complete", 1)
 	p.until(addr, "example.com.", dns.RcodeSuccess)
 	write(t, filepath.Join(dir, "conf.d", "b.conf"), "debug\n")
