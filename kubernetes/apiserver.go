@@ -26,6 +26,7 @@ type pace struct {
 	checkTimeout time.Duration // for the answer to a check
 	idle         time.Duration // without a byte, after which a connection is asked for a sign of life
 	ping         time.Duration // for the sign of life
+	handshake    time.Duration // for TLS to begin on a new connection
 }
 
 // defaultPace notices a connection that has gone silent after 15 seconds, a restored backup after about 15, and is back within 4
@@ -42,6 +43,8 @@ func defaultPace() pace {
 		// client-go's defaults are 30 and 15 seconds: 45 of answers that may be wrong.
 		idle: 10 * time.Second,
 		ping: 5 * time.Second,
+		// As long as connecting may take.
+		handshake: dialTimeout,
 	}
 }
 

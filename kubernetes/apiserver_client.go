@@ -55,9 +55,7 @@ func connect(o *Options, p pace) (*connection, error) {
 	if err != nil {
 		return nil, err
 	}
-	if o.MaxInflight > 0 {
-		cfg.Wrap(inflightLimit(o.MaxInflight))
-	}
+	cfg.Wrap(newGate(o.MaxInflight))
 	hc, err := rest.HTTPClientFor(cfg)
 	if err != nil {
 		return nil, fmt.Errorf("kubernetes: client for the API server of %s: %w", from, err)
@@ -178,7 +176,7 @@ func tune(rt http.RoundTripper, p pace) {
 	for range 16 { // wrappers: credentials, user agent, the transport cache; a handful
 		switch t := rt.(type) {
 		case *http.Transport:
-			t.ResponseHeaderTimeout = responseTimeout
+			t.ResponseHeaderTimeout, t.TLSHandshakeTimeout = responseTimeout, p.handshake
 			t.HTTP2 = &http.HTTP2Config{
 				SendPingTimeout:               p.idle,
 				PingTimeout:                   p.ping,
@@ -194,28 +192,43 @@ func tune(rt http.RoundTripper, p pace) {
 	}
 }
 
-// inflight lets a number of requests wait for the beginning of their response at one time. Watches do not count while they stream:
-// there is one for each kind, and they would block everything else.
-type inflight struct {
+// gate is the innermost of what requests go through. It lets a number of them wait for the beginning of their response at one time:
+// watches do not count while they stream, since there is one for each kind and they would block everything else. And it notes failures,
+// because client-go shows a watch that could not be opened for a time-out as one that is over.
+type gate struct {
 	next http.RoundTripper
-	free chan struct{}
+	free chan struct{} // nil for no bound
 }
 
-func inflightLimit(n int) func(http.RoundTripper) http.RoundTripper {
-	free := make(chan struct{}, n)
-	return func(next http.RoundTripper) http.RoundTripper { return &inflight{next: next, free: free} }
+// failure is where a gate notes with what a request failed. It goes along in the request's context.
+type failure struct{ err error }
+
+type failureKey struct{}
+
+func newGate(n int) func(http.RoundTripper) http.RoundTripper {
+	var free chan struct{}
+	if n > 0 {
+		free = make(chan struct{}, n)
+	}
+	return func(next http.RoundTripper) http.RoundTripper { return &gate{next: next, free: free} }
 }
 
 // RoundTrip is http.RoundTripper's.
-func (l *inflight) RoundTrip(r *http.Request) (*http.Response, error) {
-	select {
-	case l.free <- struct{}{}:
-	case <-r.Context().Done():
-		return nil, context.Cause(r.Context())
+func (g *gate) RoundTrip(r *http.Request) (*http.Response, error) {
+	if g.free != nil {
+		select {
+		case g.free <- struct{}{}:
+		case <-r.Context().Done():
+			return nil, context.Cause(r.Context())
+		}
+		defer func() { <-g.free }()
 	}
-	defer func() { <-l.free }()
-	return l.next.RoundTrip(r)
+	reply, err := g.next.RoundTrip(r)
+	if f, ok := r.Context().Value(failureKey{}).(*failure); ok {
+		f.err = err
+	}
+	return reply, err
 }
 
 // WrappedRoundTripper is utilnet.RoundTripperWrapper's.
-func (l *inflight) WrappedRoundTripper() http.RoundTripper { return l.next }
+func (g *gate) WrappedRoundTripper() http.RoundTripper { return g.next }

@@ -168,7 +168,11 @@ func (f *feed) request(o *metav1.ListOptions) *rest.Request {
 
 func (f *feed) watch(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
 	o.Watch, o.LabelSelector, o.FieldSelector = true, f.labels, f.fields
-	w, err := f.request(&o).Watch(ctx)
+	var noted failure
+	w, err := f.request(&o).Watch(context.WithValue(ctx, failureKey{}, &noted))
+	if err == nil {
+		err = noted.err
+	}
 	if err != nil {
 		f.outcome(err)
 		return nil, err

@@ -269,9 +269,11 @@ func TestAPIServerReadsAndFollows(t *testing.T) {
 			r.wait(t, "an ended Pod to go", r.hasNot(KindPod, "default/web-0"))
 			s.Delete(service("prod", "db", corev1.ClusterIPNone))
 			r.wait(t, "a deleted Service to go", r.hasNot(KindService, "prod/db"))
-			if strings.Contains(r.log.String(), "level=WARN") {
-				t.Errorf("nothing went wrong, but the log says:\n%s", &r.log)
-			}
+			r.locked(func() {
+				if strings.Contains(r.log.String(), "level=WARN") {
+					t.Errorf("nothing went wrong, but the log says:\n%s", &r.log)
+				}
+			})
 		})
 	}
 }
@@ -459,6 +461,24 @@ func TestAPIServerBlackHole(t *testing.T) {
 			r.wait(t, "the lost change", r.has(KindService, "default/behind"))
 		})
 	}
+}
+
+// A black hole that takes new connections as well, without a word, is an outage like any other.
+func TestAPIServerSilentOutage(t *testing.T) {
+	t.Parallel()
+	s := kubetest.Start(t, small()...)
+	p := kubetest.StartProxy(t, s.Addr())
+	pc := quick()
+	pc.handshake = 200 * time.Millisecond
+	r := runSource(t, defaults(s.Kubeconfig(p.Addr(), kubetest.Token)), pc)
+	r.wait(t, "sync", r.synced(usual...))
+	r.wait(t, "the line that says so", r.said("the cluster is read"))
+	p.Freeze()
+	r.wait(t, "the outage to be noticed", r.said("the API server cannot be reached"))
+	s.Put(service("default", "meanwhile", "10.96.0.51"))
+	p.Thaw()
+	r.wait(t, "recovery", r.said("can be read again"))
+	r.wait(t, "what changed meanwhile", r.has(KindService, "default/meanwhile"))
 }
 
 // plain serves s without TLS and without asking for credentials.
