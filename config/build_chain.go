@@ -2,7 +2,6 @@ package config
 
 import (
 	"context"
-	"fmt"
 	"net"
 	"net/netip"
 	"os"
@@ -114,7 +113,8 @@ func buildAutopath(s *site, o autopath.Options) error {
 		case o.File != "":
 			from.List, err = autopath.ReadSearch(o.File)
 		case s.cluster == nil:
-			err = fmt.Errorf("autopath: @%s: this server block has no such directive", o.From)
+			s.logger().Warn("this server block has no kubernetes to know clients by: nothing is completed")
+			return nil
 		default:
 			from.Pods, from.Zones = s.cluster, s.cluster.Zones()
 			from.List, _ = autopath.ReadSearch(nodeSearch) // without one, Pods have the cluster's domains only

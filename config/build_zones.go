@@ -2,6 +2,7 @@ package config
 
 import (
 	"fmt"
+	"iter"
 	"net/netip"
 	"sync/atomic"
 
@@ -11,6 +12,7 @@ import (
 	k8sexternal "github.com/clusterdns/clusterdns/plugin/k8s_external"
 	"github.com/clusterdns/clusterdns/plugin/secondary"
 	"github.com/clusterdns/clusterdns/plugin/transfer"
+	"github.com/clusterdns/clusterdns/server"
 	"github.com/clusterdns/clusterdns/server/wire"
 )
 
@@ -93,7 +95,8 @@ func buildExternal(s *site, o k8sexternal.Options) error {
 	s.sources = append(s.sources, source)
 	s.finally(func() error {
 		if s.cluster == nil {
-			return s.use.Input.Name.Errorf("k8s_external: this server block has no kubernetes directive to read Services from")
+			s.logger().Warn("this server block has no kubernetes to read Services from: nothing is answered")
+			return nil
 		}
 		h := k8sexternal.New(o, outside{s.cluster.Kubernetes})
 		source.Source = h
@@ -105,6 +108,14 @@ func buildExternal(s *site, o k8sexternal.Options) error {
 
 // later is a source whose handler is made after the transfer directive has asked for it.
 type later struct{ transfer.Source }
+
+// TransferZone implements transfer.Source; a handler that was not made has no zones.
+func (l *later) TransferZone(origin wire.Zone) (all iter.Seq[server.Record], serial uint32, ok bool) {
+	if l.Source == nil {
+		return nil, 0, false
+	}
+	return l.Source.TransferZone(origin)
+}
 
 // outside shows a cluster to k8s_external.
 type outside struct{ *kubernetes.Kubernetes }

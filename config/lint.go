@@ -94,6 +94,9 @@ func (l *linter) takesAll(u *Use) bool {
 
 // pointless finds directives that have nothing to work on.
 func (l *linter) pointless() {
+	if u := l.block.use("k8s_external"); u != nil && l.block.use("kubernetes") == nil {
+		l.say(u.Input.Name, "k8s_external answers from kubernetes, which this server block does not have: it does nothing")
+	}
 	if l.block.use("forward") != nil {
 		return
 	}
@@ -164,7 +167,9 @@ func (l *linter) autopath(u *Use) {
 	if !ok || o.From != "kubernetes" {
 		return
 	}
-	if k := l.block.use("kubernetes"); k != nil {
+	if k := l.block.use("kubernetes"); k == nil {
+		l.say(u.Input.Name, "autopath: this server block has no kubernetes to know clients by: it does nothing")
+	} else {
 		if ko, ok := k.Options.(kubernetes.Options); ok && ko.Pods != kubernetes.PodsVerified {
 			l.say(u.Input.Name, "autopath: without \"pods verified\" in kubernetes no client is known, so nothing is completed")
 		}
