@@ -26,10 +26,11 @@ type Instance struct {
 	cancel context.CancelFunc
 	mu     sync.Mutex // held while a configuration is taken into use
 	gen    *generation
-	path   string // of the Corefile, "" if it cannot be read again
-	failed string // hash of a configuration that could not be taken into use, "" for none
-	tried  string // hash of the configuration that was tried last without success
-	said   string // the last error that was logged
+	served atomic.Pointer[[]server.Listener] // by gen
+	path   string                            // of the Corefile, "" if it cannot be read again
+	failed string                            // hash of a configuration that could not be taken into use, "" for none
+	tried  string                            // hash of the configuration that was tried last without success
+	said   string                            // the last error that was logged
 	kick   chan struct{}
 	left   sync.WaitGroup // what still ends in the background
 	logged chan struct{}  // closed when the log has been written
@@ -41,10 +42,14 @@ func NewInstance(shared *Shared, port string) *Instance {
 	ctx, cancel := context.WithCancel(context.Background())
 	srv := server.New(server.DefaultLimits(), shared.hooks())
 	shared.prometheus.Watch(srv.Parked, shared.out.Lost)
-	return &Instance{
+	i := &Instance{
 		shared: shared, server: srv, port: port,
 		ctx: ctx, cancel: cancel, kick: make(chan struct{}, 1),
 	}
+	if shared.Explain != nil {
+		shared.explain = shared.Explain(srv, i.Listeners)
+	}
+	return i
 }
 
 // usualPatience is how long a query may wait in a server block without a cancel directive, and a little.
@@ -114,6 +119,7 @@ func (i *Instance) apply(ctx context.Context, c *Config) error {
 	}
 	old := i.gen
 	i.gen = g
+	i.served.Store(&g.served)
 	i.shared.ready.Apply(g.ready)
 	i.shared.reload.running(c.Hash)
 	pprof.SetBlockRate(g.pprof...)

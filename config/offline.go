@@ -55,10 +55,8 @@ func (i *Instance) Server() *server.Server { return i.server }
 
 // Listeners are what is served where at this moment. They must not be changed.
 func (i *Instance) Listeners() []server.Listener {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	if i.gen == nil {
-		return nil
+	if l := i.served.Load(); l != nil {
+		return *l
 	}
-	return i.gen.served
+	return nil
 }

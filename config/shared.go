@@ -4,6 +4,7 @@ import (
 	"context"
 	"io"
 	"log/slog"
+	"net/http"
 	"strings"
 	"sync/atomic"
 
@@ -38,6 +39,11 @@ type Shared struct {
 	ready    *ready.State
 	build    prometheus.Build
 	stacks   atomic.Bool // stack traces of panics are logged
+
+	// Explain makes what answers GET /explain?name=NAME for the server and what it serves at the moment; nil for nothing. It is set before
+	// NewInstance. What explains stands above this package, which it is told of here.
+	Explain func(s *server.Server, listeners func() []server.Listener) http.Handler
+	explain http.Handler // what Explain made
 
 	// source says where kubernetes directives read from; nil for what their options name.
 	source func(kubernetes.Options) kubernetes.Source

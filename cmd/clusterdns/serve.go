@@ -13,6 +13,7 @@ import (
 	"strings"
 	"syscall"
 
+	"github.com/clusterdns/clusterdns/cmd/clusterdns/explain"
 	"github.com/clusterdns/clusterdns/config"
 	"github.com/clusterdns/clusterdns/kubernetes"
 )
@@ -116,6 +117,7 @@ func serve(env environment, args []string) int {
 // live starts the server, follows signals, and stops it.
 func live(env environment, f *flags, src config.Source, signals <-chan os.Signal) int {
 	shared := config.NewShared(env.stdout, build())
+	shared.Explain = explain.Served
 	kubernetes.LogClient(shared.Logger("kubernetes"))
 	kubernetes.RegisterClientMetrics(shared.Registry())
 	instance := config.NewInstance(shared, f.port)

@@ -161,9 +161,7 @@ func TestHandler(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(off.Close)
-	h := explain.Handler(func() (*explain.Explainer, error) {
-		return explain.New(off.Server(), off.Listeners(), netip.MustParseAddr("127.0.0.1"), nil)
-	})
+	h := explain.Served(off.Server(), off.Listeners)
 	get := func(method, query string) (int, string, http.Header) {
 		w := httptest.NewRecorder()
 		h.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), method, "/explain?"+query, nil))

@@ -1,10 +1,25 @@
 package explain
 
 import (
+	"context"
 	"net/http"
+	"net/netip"
 	"strconv"
 	"strings"
+	"time"
+
+	"github.com/clusterdns/clusterdns/server"
 )
+
+// patience bounds the time for one name: an upstream server that does not answer costs 5 seconds for each question, and the reader of a page gives
+// up sooner than all of them take.
+const patience = 10 * time.Second
+
+// Served is Handler for a server: client is who asks, and listeners are what is served at the moment.
+func Served(s *server.Server, listeners func() []server.Listener) http.Handler {
+	client := netip.AddrFrom4([4]byte{127, 0, 0, 1})
+	return Handler(func() (*Explainer, error) { return New(s, listeners(), client, nil) })
+}
 
 // maxQuery bounds a request's query string: a name, a namespace and a few words.
 const maxQuery = 4096
@@ -30,7 +45,9 @@ func Handler(current func() (*Explainer, error)) http.Handler {
 			http.Error(w, err.Error(), http.StatusServiceUnavailable)
 			return
 		}
-		x, err := e.Explain(r.Context(), req)
+		ctx, cancel := context.WithTimeout(r.Context(), patience)
+		defer cancel()
+		x, err := e.Explain(ctx, req)
 		switch {
 		case err != nil:
 			http.Error(w, err.Error(), http.StatusBadRequest)
