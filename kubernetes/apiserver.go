@@ -3,6 +3,7 @@ package kubernetes
 import (
 	"context"
 	"log/slog"
+	"net"
 	"runtime/debug"
 	"sync"
 	"time"
@@ -27,6 +28,7 @@ type pace struct {
 	idle         time.Duration // without a byte, after which a connection is asked for a sign of life
 	ping         time.Duration // for the sign of life
 	handshake    time.Duration // for TLS to begin on a new connection
+	dial         func(ctx context.Context, network, address string) (net.Conn, error)
 }
 
 // defaultPace notices a connection that has gone silent after 15 seconds, a restored backup after about 15, and is back within 4
@@ -45,6 +47,7 @@ func defaultPace() pace {
 		ping: 5 * time.Second,
 		// As long as connecting may take.
 		handshake: dialTimeout,
+		dial:      dialer().DialContext,
 	}
 }
 

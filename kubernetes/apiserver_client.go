@@ -55,6 +55,8 @@ func connect(o *Options, p pace) (*connection, error) {
 	if err != nil {
 		return nil, err
 	}
+	// A dialer of our own also keeps client-go from sharing the connection with another configuration.
+	cfg.Dial = p.dial
 	cfg.Wrap(newGate(o.MaxInflight))
 	hc, err := rest.HTTPClientFor(cfg)
 	if err != nil {
@@ -127,8 +129,6 @@ func restConfig(o *Options) (cfg *rest.Config, from string, err error) {
 	if o.Burst > 0 {
 		cfg.Burst = o.Burst
 	}
-	// A dialer of our own also keeps client-go from sharing the connection with another configuration.
-	cfg.Dial = dialer().DialContext
 	return cfg, from, nil
 }
 

@@ -13,6 +13,7 @@ import (
 	"runtime"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -463,20 +464,33 @@ func TestAPIServerBlackHole(t *testing.T) {
 	}
 }
 
-// A black hole that takes new connections as well, without a word, is an outage like any other.
+// Where not even connections can be opened, client-go shows a watch as opened and over, for ever.
 func TestAPIServerSilentOutage(t *testing.T) {
 	t.Parallel()
 	s := kubetest.Start(t, small()...)
 	p := kubetest.StartProxy(t, s.Addr())
 	pc := quick()
-	pc.handshake = 200 * time.Millisecond
+	pc.check = time.Hour
+	open := pc.dial
+	var hole atomic.Bool
+	pc.dial = func(ctx context.Context, network, address string) (net.Conn, error) {
+		if !hole.Load() {
+			return open(ctx, network, address)
+		}
+		// client-go takes a watch of less than a second for one that failed.
+		ctx, cancel := context.WithTimeout(ctx, 1200*time.Millisecond)
+		defer cancel()
+		<-ctx.Done()
+		return nil, os.ErrDeadlineExceeded
+	}
 	r := runSource(t, defaults(s.Kubeconfig(p.Addr(), kubetest.Token)), pc)
 	r.wait(t, "sync", r.synced(usual...))
 	r.wait(t, "the line that says so", r.said("the cluster is read"))
-	p.Freeze()
+	hole.Store(true)
+	p.Cut()
 	r.wait(t, "the outage to be noticed", r.said("the API server cannot be reached"))
 	s.Put(service("default", "meanwhile", "10.96.0.51"))
-	p.Thaw()
+	hole.Store(false)
 	r.wait(t, "recovery", r.said("can be read again"))
 	r.wait(t, "what changed meanwhile", r.has(KindService, "default/meanwhile"))
 }
