@@ -13,6 +13,7 @@ import (
 type Options struct {
 	Zones       zones.Set
 	From        []netip.AddrPort // primary servers, asked in this order
+	Catalog     bool             // the zones are catalogs of others, which are transferred as well
 	Fallthrough zones.Fallthrough
 }
 
@@ -20,6 +21,8 @@ type Options struct {
 func Rows() []directive.Option[Options] {
 	return []directive.Option[Options]{
 		{Name: "transfer", Usage: "from ADDRESS...", Min: 2, Max: directive.Many, Repeat: true, Help: "servers that the zones are transferred from; the next is asked when one does not work", Set: setTransfer},
+		{Name: "catalog", Help: "takes up the zones that the transferred ones name (RFC 9432)",
+			Set: func(o *Options, _ *directive.Line) error { o.Catalog = true; return nil }},
 		{Name: "fallthrough", Usage: "[ZONE...]", Max: directive.Many, Help: "passes names on that do not exist",
 			Set: func(o *Options, l *directive.Line) (err error) {
 				o.Fallthrough, err = zones.ParseFallthrough(l)

@@ -6,10 +6,12 @@ import (
 	"fmt"
 	"iter"
 	"log/slog"
+	"maps"
 	"math/rand/v2"
 	"net"
 	"net/netip"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/miekg/dns"
@@ -42,16 +44,25 @@ var errCut = errors.New("the transfer ended before the zone was whole")
 type Secondary struct {
 	all     []Options
 	table   zone.Table
-	fall    map[wire.Canonical]zones.Fallthrough
-	wake    map[wire.Canonical]*wake
+	cares   atomic.Pointer[map[wire.Canonical]*care] // by zone
 	log     *slog.Logger
 	changed func(origin wire.Zone)
+
+	running sync.WaitGroup
+	mu      sync.Mutex // guards members, and is held by who changes cares
+	members map[wire.Canonical]*member
 }
 
-// wake has a zone updated before its time.
-type wake struct {
-	from []netip.AddrPort
-	now  chan struct{} // holds one: what comes while an update runs is worth one more
+// care is how one zone is looked after.
+type care struct {
+	from    []netip.AddrPort
+	fall    zones.Fallthrough
+	catalog bool
+	now     chan struct{} // holds one: what comes while an update runs is worth one more
+}
+
+func newCare(from []netip.AddrPort, fall zones.Fallthrough, catalog bool) *care {
+	return &care{from, fall, catalog, make(chan struct{}, 1)}
 }
 
 // New makes the handler. changed is called, if it is not nil, when another version of a zone is served. Run transfers the zones.
@@ -59,31 +70,45 @@ func New(all []Options, log *slog.Logger, changed func(origin wire.Zone)) *Secon
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
 	}
-	h := &Secondary{all: all, fall: map[wire.Canonical]zones.Fallthrough{}, wake: map[wire.Canonical]*wake{}, log: log, changed: changed}
+	h := &Secondary{all: all, log: log, changed: changed, members: map[wire.Canonical]*member{}}
+	cares := map[wire.Canonical]*care{}
 	for _, o := range all {
 		for _, z := range o.Zones {
 			h.table.Set(z, nil)
-			h.fall[z.Name()] = o.Fallthrough
-			h.wake[z.Name()] = &wake{o.From, make(chan struct{}, 1)}
+			cares[z.Name()] = newCare(o.From, o.Fallthrough, o.Catalog)
 		}
 	}
+	h.cares.Store(&cares)
 	return h
+}
+
+// find gives how a zone is looked after, or nil.
+func (h *Secondary) find(name wire.Canonical) *care { return (*h.cares.Load())[name] }
+
+// set says how a zone is looked after; nil is not at all.
+func (h *Secondary) set(name wire.Canonical, w *care) {
+	m := maps.Clone(*h.cares.Load())
+	if w == nil {
+		delete(m, name)
+	} else {
+		m[name] = w
+	}
+	h.cares.Store(&m)
 }
 
 // Run transfers the zones and keeps them up to date until ctx ends.
 func (h *Secondary) Run(ctx context.Context) error {
-	var wg sync.WaitGroup
 	for _, o := range h.all {
 		for _, z := range o.Zones {
-			wg.Go(func() { h.keep(ctx, z, h.wake[z.Name()]) })
+			h.running.Go(func() { h.keep(ctx, z, h.find(z.Name())) })
 		}
 	}
-	wg.Wait()
+	h.running.Wait()
 	return nil
 }
 
 // keep looks after one zone.
-func (h *Secondary) keep(ctx context.Context, origin wire.Zone, w *wake) {
+func (h *Secondary) keep(ctx context.Context, origin wire.Zone, w *care) {
 	var good time.Time // when a primary last said what is current
 	failing := false
 	for {
@@ -94,11 +119,14 @@ func (h *Secondary) keep(ctx context.Context, origin wire.Zone, w *wake) {
 		switch {
 		case err == nil:
 			good = time.Now()
+			if z, _ := h.table.Get(origin); w.catalog && z != nil {
+				h.reconcile(ctx, origin, z)
+			}
 		case !failing:
 			h.log.Error(fmt.Sprintf("zone %s could not be transferred", origin), "error", err)
 		}
 		failing = err != nil
-		if !w.rest(ctx, h.next(origin, good, failing)) {
+		if !w.rest(ctx, h.next(ctx, origin, good, failing)) {
 			return
 		}
 	}
@@ -106,7 +134,7 @@ func (h *Secondary) keep(ctx context.Context, origin wire.Zone, w *wake) {
 
 // rest waits until the zone is due, or somebody told of a change, and says whether to go on. Notices are gathered for a moment: a forged one
 // must not make us ask the primary without end.
-func (w *wake) rest(ctx context.Context, d time.Duration) bool {
+func (w *care) rest(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
@@ -125,8 +153,19 @@ func (w *wake) rest(ctx context.Context, d time.Duration) bool {
 	}
 }
 
+// serve puts a zone into the table, unless it is looked after no longer: a member of a catalog may have gone in the meantime.
+func (h *Secondary) serve(ctx context.Context, origin wire.Zone, z *zone.Zone) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if ctx.Err() != nil {
+		return false
+	}
+	h.table.Set(origin, z)
+	return true
+}
+
 // next is how long to wait. A zone that no primary confirmed for its expire time is given up (RFC 1034 4.3.5).
-func (h *Secondary) next(origin wire.Zone, good time.Time, failing bool) time.Duration {
+func (h *Secondary) next(ctx context.Context, origin wire.Zone, good time.Time, failing bool) time.Duration {
 	z, _ := h.table.Get(origin)
 	if z == nil {
 		return firstRetry
@@ -137,7 +176,7 @@ func (h *Secondary) next(origin wire.Zone, good time.Time, failing bool) time.Du
 	}
 	if time.Since(good) >= time.Duration(expire)*time.Second {
 		h.log.Error(fmt.Sprintf("zone %s has expired; its names are SERVFAIL", origin))
-		h.table.Set(origin, nil)
+		h.serve(ctx, origin, nil)
 		return firstRetry
 	}
 	return spread(retry, retryJitter)
@@ -169,7 +208,9 @@ func (h *Secondary) update(ctx context.Context, origin wire.Zone, from []netip.A
 			errs = append(errs, fmt.Errorf("%s: %w", primary, err))
 			continue
 		}
-		h.table.Set(origin, z)
+		if !h.serve(ctx, origin, z) {
+			return ctx.Err()
+		}
 		h.log.Info(fmt.Sprintf("zone %s: serial %d with %d records from %s", origin, z.Serial(), z.Len(), primary))
 		if h.changed != nil {
 			h.changed(origin)
@@ -243,7 +284,7 @@ func (h *Secondary) Answer(r *server.Reply, q *server.Query) server.Verdict {
 
 // Notify has a zone looked at if one of its primary servers says that it changed.
 func (h *Secondary) Notify(q *server.Query) bool {
-	w := h.wake[wire.Canonical(q.Name.Folded())]
+	w := h.find(wire.Canonical(q.Name.Folded()))
 	if w == nil {
 		return false
 	}
@@ -261,9 +302,10 @@ func (h *Secondary) Notify(q *server.Query) bool {
 }
 
 func (h *Secondary) falls(q *server.Query) bool {
+	cares := *h.cares.Load()
 	for i := 0; i <= q.Name.Labels(); i++ {
-		if f, ok := h.fall[wire.Canonical(q.Name.Suffix(i))]; ok {
-			return f.For(&q.Name)
+		if w, ok := cares[wire.Canonical(q.Name.Suffix(i))]; ok {
+			return w.fall.For(&q.Name)
 		}
 	}
 	return false

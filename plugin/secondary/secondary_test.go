@@ -184,7 +184,7 @@ func TestTimers(t *testing.T) {
 	t.Parallel()
 	origin := wire.NewZone(wire.MustCanonical("example.org"))
 	h := New([]Options{{Zones: []wire.Zone{origin}}}, nil, nil)
-	if d := h.next(origin, time.Time{}, true); d != 10*time.Second {
+	if d := h.next(t.Context(), origin, time.Time{}, true); d != 10*time.Second {
 		t.Errorf("a zone that never was there is tried again after %v", d)
 	}
 	z, err := zone.Parse(strings.NewReader("$TTL 5\n@ SOA a b 1 7200 900 3600 5\n"), origin, "")
@@ -192,16 +192,16 @@ func TestTimers(t *testing.T) {
 		t.Fatal(err)
 	}
 	h.table.Set(origin, z)
-	if d := h.next(origin, time.Now(), false); d < 2*time.Hour || d >= 2*time.Hour+5*time.Second {
+	if d := h.next(t.Context(), origin, time.Now(), false); d < 2*time.Hour || d >= 2*time.Hour+5*time.Second {
 		t.Errorf("refreshed after %v", d)
 	}
-	if d := h.next(origin, time.Now().Add(-time.Minute), true); d < 15*time.Minute || d >= 15*time.Minute+2*time.Second {
+	if d := h.next(t.Context(), origin, time.Now().Add(-time.Minute), true); d < 15*time.Minute || d >= 15*time.Minute+2*time.Second {
 		t.Errorf("tried again after %v", d)
 	}
 	if z, _ := h.table.Get(origin); z == nil {
 		t.Error("the zone is gone too early")
 	}
-	if d := h.next(origin, time.Now().Add(-time.Hour), true); d != 10*time.Second {
+	if d := h.next(t.Context(), origin, time.Now().Add(-time.Hour), true); d != 10*time.Second {
 		t.Errorf("an expired zone is tried again after %v", d)
 	}
 	if z, known := h.table.Get(origin); z != nil || !known {
@@ -226,7 +226,7 @@ func TestParse(t *testing.T) {
 		"secondary {\ntransfer to 192.0.2.1\n}":  "from must follow",
 		"secondary {\ntransfer from\n}":          "needs more arguments",
 		"secondary {\ntransfer from somebody\n}": "is neither an address nor",
-		"secondary {\nfrom 192.0.2.1\n}":         `unknown option "from"; known are transfer, fallthrough`,
+		"secondary {\nfrom 192.0.2.1\n}":         `unknown option "from"; known are transfer, catalog, fallthrough`,
 		"secondary a..b {\ntransfer from ::1\n}": "has an empty label",
 	} {
 		if _, err := Parse(plugintest.Input(t, text, ".")); err == nil || !strings.Contains(err.Error(), want) {
