@@ -32,7 +32,7 @@ func (z *Zone) Members() ([]Member, error) {
 	var out []Member
 	for name, n := range z.nodes {
 		node, ok := strings.CutSuffix(string(name), suffix)
-		if !ok || len(node) < 2 || len(node) != int(node[0])+1 {
+		if !ok || !oneLabel(node) {
 			continue
 		}
 		to, names := n.pointer()
@@ -58,6 +58,9 @@ func (z *Zone) Members() ([]Member, error) {
 	}
 	return out, nil
 }
+
+// oneLabel says whether text in wire form is one label and no more.
+func oneLabel(s string) bool { return len(s) > 1 && len(s) == int(s[0])+1 }
 
 // pointer gives the first name that PTR records lead to, and how many there are.
 func (n *node) pointer() (to wire.Canonical, names int) {
