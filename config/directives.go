@@ -40,6 +40,7 @@ import (
 	"github.com/clusterdns/clusterdns/plugin/bufsize"
 	"github.com/clusterdns/clusterdns/plugin/cancel"
 	"github.com/clusterdns/clusterdns/plugin/chaos"
+	"github.com/clusterdns/clusterdns/plugin/console"
 	"github.com/clusterdns/clusterdns/plugin/dns64"
 	"github.com/clusterdns/clusterdns/plugin/erratic"
 	errorlog "github.com/clusterdns/clusterdns/plugin/errors"
@@ -179,6 +180,8 @@ func onlookers() []Directive {
 			pprof.Parse, buildPprof),
 		row(Directive{Name: "prometheus", Usage: "[ADDRESS]", Help: "metrics over HTTP"},
 			prometheus.Parse, buildPrometheus),
+		row(Directive{Name: "console", Usage: "[ADDRESS]", Help: "a page over HTTP that shows what goes on, and why"},
+			console.Parse, buildConsole),
 		row(Directive{Name: "errors", Help: "logs what kept queries from being answered"},
 			errorlog.Parse, buildErrors),
 		group(Directive{Name: "log", Usage: "[NAMES…] [FORMAT]", Help: "logs queries"},

@@ -1,6 +1,7 @@
 package kubernetes
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 )
@@ -100,6 +101,23 @@ func (x *Index) ServiceNames(namespace string) (out []string) {
 		}
 	}
 	slices.Sort(out)
+	return out
+}
+
+// AllServices are the Services of every namespace, sorted.
+func (x *Index) AllServices() []ServiceName {
+	x.mu.Lock()
+	out := make([]ServiceName, 0, len(x.cells))
+	for key, c := range x.cells {
+		if c.svc != nil {
+			ns, name := splitKey(key)
+			out = append(out, ServiceName{ns, name})
+		}
+	}
+	x.mu.Unlock()
+	slices.SortFunc(out, func(a, b ServiceName) int {
+		return cmp.Or(strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name))
+	})
 	return out
 }
 

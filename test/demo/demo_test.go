@@ -105,7 +105,7 @@ func start(t *testing.T, upstream string) *run {
 		t.Fatal(err)
 	}
 	port := freePort(t)
-	text := strings.NewReplacer(":1053 {", ":"+port+" {", "/etc/resolv.conf", upstream, ":1080", ":"+freePort(t), ":1081", ":"+freePort(t), ":1082", ":"+freePort(t)).Replace(string(b))
+	text := strings.NewReplacer(":1053 {", ":"+port+" {", "/etc/resolv.conf", upstream, ":1080", ":"+freePort(t), ":1081", ":"+freePort(t), ":1082", ":"+freePort(t), ":8053", ":"+freePort(t)).Replace(string(b))
 	write(t, corefile, text)
 	r := &run{addr: "127.0.0.1:" + port, dir: dir, log: &lockedBuffer{}}
 	cmd := exec.Command(bin, "-conf", corefile)
