@@ -82,7 +82,7 @@ func (u *Use) zero() []Setting {
 // exchanged gives the settings with one argument replaced by another word, for directives that cannot be without arguments: what changes
 // is what that argument sets.
 func (u *Use) exchanged(i int) []Setting {
-	for _, word := range []string{"other.example.", "192.0.2.99", "ANY", "A", "CH", "7"} {
+	for _, word := range []string{"other.example.", "192.0.2.99", "ANY", "A", "CH", "7", "on", "off"} {
 		in := *u.Input
 		in.Args = slices.Clone(in.Args)
 		if in.Args[i].Text == word {

@@ -28,6 +28,7 @@ func NewOffline(ctx context.Context, c *Config, source func(kubernetes.Options) 
 	}
 	run, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	o := &Offline{server: server.New(server.DefaultLimits(), server.Hooks{}), gen: g, cancel: cancel}
+	go func() { _ = shared.out.Run(run) }() // to nowhere, so that nobody waits for the log
 	g.start(run)
 	if err := g.await(ctx); err != nil {
 		o.Close()
