@@ -14,9 +14,14 @@ import (
 	"testing"
 
 	"github.com/miekg/dns"
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	kruntime "k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/yaml"
 
 	"github.com/clusterdns/clusterdns/cmd/clusterdns/explain"
 	"github.com/clusterdns/clusterdns/config"
+	"github.com/clusterdns/clusterdns/kubernetes/kubetest"
 	"github.com/clusterdns/clusterdns/server"
 	"github.com/clusterdns/clusterdns/server/servertest"
 )
@@ -151,6 +156,57 @@ func parse(t *testing.T, file string) *config.Config {
 		t.Fatal(err)
 	}
 	return c
+}
+
+// TestKubeconfig reads a cluster from its API server, with Pods and where listing them is not allowed.
+func TestKubeconfig(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile("testdata/cluster/cluster.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := kubetest.Start(t, objects(t, string(text))...)
+	conf := s.Kubeconfig("", kubetest.Token)
+	for name, want := range map[string]struct {
+		exit int
+		text string
+	}{
+		"renamed-port.shop": {4, "no container of its Pods has a port named grpc (they declare rpc 9000)"},
+		"starting.shop":     {4, "0 of 2 endpoints are ready"},
+		"renamed-prot.shop": {3, "there is a Service renamed-port"},
+	} {
+		out, errs, exit := run(t, "-kubeconfig", conf, name)
+		if exit != want.exit || !strings.Contains(out, want.text) {
+			t.Errorf("%s: exit %d, want %d and %q in\n%s%s", name, exit, want.exit, want.text, out, errs)
+		}
+	}
+	if _, errs, exit := run(t, "-kubeconfig", conf, "-context", "nosuch", "x"); exit != 1 || !strings.Contains(errs, `no context "nosuch"`) {
+		t.Errorf("exit %d, %s", exit, errs)
+	}
+	if _, errs, exit := run(t, "-kubeconfig", s.Kubeconfig("", "wrong"), "x"); exit != 1 || !strings.Contains(errs, s.Addr()) {
+		t.Errorf("exit %d, %s", exit, errs)
+	}
+}
+
+// objects are the documents of a text as objects of the API.
+func objects(t *testing.T, text string) (out []kruntime.Object) {
+	t.Helper()
+	for doc := range strings.SplitSeq(text, "\n---\n") {
+		var o kruntime.Object = new(discoveryv1.EndpointSlice)
+		switch {
+		case strings.Contains(doc, "kind: Namespace\n"):
+			o = new(corev1.Namespace)
+		case strings.Contains(doc, "kind: Service\n"):
+			o = new(corev1.Service)
+		case strings.Contains(doc, "kind: Pod\n"):
+			o = new(corev1.Pod)
+		}
+		if err := yaml.Unmarshal([]byte(doc), o); err != nil {
+			t.Fatal(err)
+		}
+		out = append(out, o)
+	}
+	return out
 }
 
 // TestHandler explains over HTTP what the live index knows.
