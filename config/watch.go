@@ -24,7 +24,7 @@ func (i *Instance) Run(ctx context.Context) error {
 		i.shared.Logger("reload").Warn(fmt.Sprintf("files cannot be watched, so they are only read again every interval: %v", err))
 		fs = &fsnotify.Watcher{} // nil channels: nothing ever comes
 	} else {
-		defer fs.Close()
+		defer func() { _ = fs.Close() }()
 	}
 	for ctx.Err() == nil {
 		i.follow(ctx, fs)
@@ -51,7 +51,8 @@ func (i *Instance) follow(ctx context.Context, fs *fsnotify.Watcher) {
 			if o != nil {
 				calm(ctx, fs)
 			}
-		case <-fs.Errors: // some events were lost: look
+		case err := <-fs.Errors: // some events were lost: look
+			i.shared.Logger("reload").Debug(fmt.Sprintf("watching files: %v", err))
 		case <-poll:
 		}
 		i.mu.Lock()

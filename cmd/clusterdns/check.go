@@ -50,7 +50,7 @@ func parseCheckFlags(env environment, args []string) (*checkFlags, error) {
 	err := set.Parse(args)
 	switch {
 	case errors.Is(err, flag.ErrHelp):
-		fmt.Fprint(env.stdout, checkUsage)
+		say(env.stdout, "%s", checkUsage)
 		return nil, err
 	case err != nil:
 		return nil, err
@@ -106,7 +106,7 @@ func check(env environment, args []string) int {
 	case errors.Is(err, flag.ErrHelp):
 		return exitOK
 	case err != nil:
-		fmt.Fprintf(env.stderr, "clusterdns check: %v; -h lists what there is\n", err)
+		say(env.stderr, "clusterdns check: %v; -h lists what there is\n", err)
 		return exitError
 	}
 	src, err := loadCorefile(env, f.conf)
@@ -175,28 +175,28 @@ func (r *report) text(w io.Writer, name string) {
 	for _, f := range r.Findings {
 		count[f.Severity]++
 		if f.File == "" {
-			fmt.Fprintf(w, "%s: %s\n", f.Severity, f.Message)
+			say(w, "%s: %s\n", f.Severity, f.Message)
 			continue
 		}
-		fmt.Fprintf(w, "%s:%d:%d: %s: %s\n", f.File, f.Line, max(f.Column, 1), f.Severity, f.Message)
+		say(w, "%s:%d:%d: %s: %s\n", f.File, f.Line, max(f.Column, 1), f.Severity, f.Message)
 		if f.source != "" {
-			fmt.Fprintf(w, "%5d | %s\n      | %s^\n", f.Line, f.source, indent(f.source, f.Column))
+			say(w, "%5d | %s\n      | %s^\n", f.Line, f.source, indent(f.source, f.Column))
 		}
 	}
 	for _, b := range r.Blocks {
-		fmt.Fprintf(w, "\n%s  (%s:%d)\n", strings.Join(b.Zones, " "), b.File, b.Line)
+		say(w, "\n%s  (%s:%d)\n", strings.Join(b.Zones, " "), b.File, b.Line)
 		for _, u := range b.Chain {
-			fmt.Fprintf(w, "  %s  (%s:%d)\n", u.Directive, u.File, u.Line)
+			say(w, "  %s  (%s:%d)\n", u.Directive, u.File, u.Line)
 			for _, s := range u.Settings {
 				from := "default"
 				if s.From != "" {
 					from = s.From
 				}
-				fmt.Fprintf(w, "    %-20s %s  (%s)\n", s.Name, s.Value, from)
+				say(w, "    %-20s %s  (%s)\n", s.Name, s.Value, from)
 			}
 		}
 	}
-	fmt.Fprintf(w, "%s: %s, %s\n", name, plural(count["error"], "error"), plural(count["warning"], "warning"))
+	say(w, "%s: %s, %s\n", name, plural(count["error"], "error"), plural(count["warning"], "warning"))
 }
 
 // indent is white space as wide as what stands before a column, tabs kept.

@@ -3,6 +3,7 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"os"
 	"os/signal"
@@ -67,3 +68,6 @@ func run(env environment, args []string) int {
 	}
 	return serve(env, args)
 }
+
+// say writes to a terminal or a file of output; if that is gone there is nobody to tell.
+func say(w io.Writer, format string, args ...any) { _, _ = fmt.Fprintf(w, format, args...) }

@@ -42,13 +42,13 @@ func migrate(env environment, args []string) int {
 	err := set.Parse(args)
 	switch {
 	case errors.Is(err, flag.ErrHelp):
-		fmt.Fprint(env.stdout, migrateUsage)
+		say(env.stdout, "%s", migrateUsage)
 		return exitOK
 	case err == nil && set.NArg() != 1:
 		err = errors.New("takes one argument, the file of the ConfigMap")
 	}
 	if err != nil {
-		fmt.Fprintf(env.stderr, "clusterdns migrate: %v; -h lists what there is\n", err)
+		say(env.stderr, "clusterdns migrate: %v; -h lists what there is\n", err)
 		return exitUsage
 	}
 	text, err := readConfigMap(env, set.Arg(0))
@@ -57,12 +57,12 @@ func migrate(env environment, args []string) int {
 	}
 	corefile, remarks, err := corefileOf(text, *domain)
 	for _, r := range remarks {
-		fmt.Fprintln(env.stderr, "warning: "+r)
+		say(env.stderr, "%s\n", "warning: "+r)
 	}
 	if err != nil {
 		return fail(env, err)
 	}
-	fmt.Fprint(env.stdout, corefile)
+	say(env.stdout, "%s", corefile)
 	return exitOK
 }
 

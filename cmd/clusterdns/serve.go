@@ -60,7 +60,7 @@ func parseFlags(env environment, args []string) (*flags, error) {
 
 // usage is the help text. It fits a screen.
 func usage(w io.Writer) {
-	fmt.Fprint(w, `clusterdns answers DNS for a Kubernetes cluster, from a Corefile.
+	say(w, `clusterdns answers DNS for a Kubernetes cluster, from a Corefile.
 
 Usage: clusterdns [FLAGS]            serve
        clusterdns COMMAND [FLAGS]    do something else; COMMAND -h says more
@@ -78,9 +78,9 @@ Flags:
 Commands:
 `)
 	for _, c := range commands() {
-		fmt.Fprintf(w, "  %-16s %s\n", c.name, c.help)
+		say(w, "  %-16s %s\n", c.name, c.help)
 	}
-	fmt.Fprint(w, `
+	say(w, `
 Signals: TERM and INT stop it once all is answered, a second one at once; USR1 reads the Corefile again.
 `)
 }
@@ -92,14 +92,14 @@ func serve(env environment, args []string) int {
 	case errors.Is(err, flag.ErrHelp):
 		return exitOK
 	case err != nil:
-		fmt.Fprintf(env.stderr, "clusterdns: %v; -h lists what there is\n", err)
+		say(env.stderr, "clusterdns: %v; -h lists what there is\n", err)
 		return exitUsage
 	case f.version:
-		fmt.Fprint(env.stdout, versionText())
+		say(env.stdout, "%s", versionText())
 		return exitOK
 	case f.plugins:
 		for _, d := range config.Directives() {
-			fmt.Fprintln(env.stdout, d.Name)
+			say(env.stdout, "%s\n", d.Name)
 		}
 		return exitOK
 	}
@@ -134,7 +134,7 @@ func live(env environment, f *flags, src config.Source, signals <-chan os.Signal
 		return fail(env, err)
 	}
 	if !f.quiet {
-		fmt.Fprint(env.stdout, instance.Banner()+versionText())
+		say(env.stdout, "%s", instance.Banner()+versionText())
 	}
 	go func() { _ = instance.Run(ctx) }()
 	for s := range signals {
@@ -220,7 +220,7 @@ func loadCorefile(env environment, conf string) (config.Source, error) {
 // fail says what is wrong, one line an error.
 func fail(env environment, err error) int {
 	for _, e := range config.Errors(err) {
-		fmt.Fprintln(env.stderr, "clusterdns: "+strings.TrimSpace(e.Error()))
+		say(env.stderr, "%s\n", "clusterdns: "+strings.TrimSpace(e.Error()))
 	}
 	return exitError
 }

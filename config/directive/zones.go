@@ -68,19 +68,14 @@ func Reverse(p netip.Prefix) []string {
 	for i := range 1 << free {
 		var b strings.Builder
 		for k := steps - 1; k >= 0; k-- {
-			digit := 0
-			if unit == 8 {
-				digit = int(addr[k])
-			} else {
-				digit = int(addr[k/2]>>(4*(1-k%2))) & 0xF
-			}
+			more := 0 // what the first label has over that of the network
 			if k == steps-1 {
-				digit += i
+				more = i
 			}
 			if unit == 8 {
-				fmt.Fprintf(&b, "%d.", digit)
+				fmt.Fprintf(&b, "%d.", int(addr[k])+more)
 			} else {
-				fmt.Fprintf(&b, "%x.", digit)
+				fmt.Fprintf(&b, "%x.", int(addr[k/2]>>(4*(1-k%2)))&0xF+more)
 			}
 		}
 		out = append(out, b.String()+suffix)
