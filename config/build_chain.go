@@ -165,11 +165,12 @@ func (c *cluster) AwaitStart(ctx context.Context) {
 func buildKubernetes(s *site, o kubernetes.Options) error {
 	k, err := keep(s, o, func() (*cluster, error) {
 		log := s.logger()
-		deps := kubernetes.Deps{Log: log, Local: localAddrs(s.hosts)}
+		deps := kubernetes.Deps{Log: log, Local: localAddrs(s.hosts), Metrics: s.shared.kubernetes}
 		var source kubernetes.Source
 		switch {
 		case s.shared.source != nil:
 			source = s.shared.source(o)
+			o.Snapshot = "" // what is only looked at is not kept
 		case len(o.Manifests) > 0:
 			source = kubernetes.NewManifests(o, log)
 		default:

@@ -14,6 +14,7 @@ import (
 type SourceMetrics struct {
 	clusterIP, headless, headlessManual prometheus.Observer
 	ages                                ages
+	snapshots                           snapshotMetrics
 }
 
 // NewSourceMetrics registers the metrics of sources with reg.
@@ -34,7 +35,9 @@ func NewSourceMetrics(reg prometheus.Registerer) *SourceMetrics {
 			"Time since the cluster data of a source was last known to be current: the last event or successful check of the kind where that is longest ago.",
 			[]string{"source"}, nil)},
 	}
-	reg.MustRegister(programming, &m.ages)
+	m.snapshots.stale = prometheus.NewDesc("clusterdns_kubernetes_stale", "1 while answers come from a snapshot, because the API server could not be read since the start.", nil, nil)
+	m.snapshots.written = prometheus.NewDesc("clusterdns_kubernetes_snapshot_timestamp_seconds", "When the snapshot that is kept was last current.", []string{"file"}, nil)
+	reg.MustRegister(programming, &m.ages, &m.snapshots)
 	return m
 }
 

@@ -19,11 +19,16 @@ type Index struct {
 	synced   atomic.Bool // what names of Services need
 	complete atomic.Bool // every kind that is needed
 	whole    chan struct{}
+	stale    atomic.Bool   // what is shown is, in part at least, from a snapshot
+	current  chan struct{} // closed when the source has delivered every kind that is needed
+	edits    atomic.Uint64 // how often a snapshot would have changed
 
 	// What follows is the writers'.
 	mu     sync.Mutex
 	needs  [numKinds]bool
-	had    [numKinds]bool // by Replace
+	had    [numKinds]bool // by Replace or restore
+	fresh  [numKinds]bool // by Replace
+	unread bool           // not all of them
 	limits map[string]bool
 	names  bool // endpoint_pod_names
 	zonal  bool
@@ -87,6 +92,8 @@ func newIndex(o *Options) *Index {
 		byAddr:   newAddrTable[cell](),
 		podAddr:  newAddrTable[podData](),
 		whole:    make(chan struct{}),
+		current:  make(chan struct{}),
+		unread:   true,
 		names:    o.EndpointPodNames,
 		zonal:    o.Zonal,
 		cells:    map[string]*cell{},
@@ -141,6 +148,12 @@ func (x *Index) Delete(kind Kind, namespace, name string) {
 func (x *Index) Replace(kind Kind, objects iter.Seq[Object]) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
+	x.replace(kind, objects)
+	x.fresh[kind] = true
+	x.settle()
+}
+
+func (x *Index) replace(kind Kind, objects iter.Seq[Object]) {
 	x.gen++
 	for o := range objects {
 		x.apply(o)
@@ -148,18 +161,25 @@ func (x *Index) Replace(kind Kind, objects iter.Seq[Object]) {
 	x.sweep(kind)
 	x.flush()
 	x.had[kind] = true
-	x.settle()
 }
 
 // settle notes what is synced now.
 func (x *Index) settle() {
-	have := func(kinds ...Kind) bool {
-		return !slices.ContainsFunc(kinds, func(k Kind) bool { return x.needs[k] && !x.had[k] })
-	}
-	x.synced.Store(have(KindNamespace, KindService, KindEndpointSlice))
-	if have(KindNamespace, KindService, KindEndpointSlice, KindPod) && !x.complete.Swap(true) {
+	x.synced.Store(x.all(&x.had, KindNamespace, KindService, KindEndpointSlice))
+	if x.all(&x.had, KindNamespace, KindService, KindEndpointSlice, KindPod) && !x.complete.Swap(true) {
 		close(x.whole)
 	}
+	if x.all(&x.fresh, KindNamespace, KindService, KindEndpointSlice, KindPod) && x.unread {
+		x.unread = false
+		x.stale.Store(false)
+		x.edits.Add(1) // an empty cluster is one to be remembered, too
+		close(x.current)
+	}
+}
+
+// all says whether those of the kinds that are needed have come.
+func (x *Index) all(come *[numKinds]bool, kinds ...Kind) bool {
+	return !slices.ContainsFunc(kinds, func(k Kind) bool { return x.needs[k] && !come[k] })
 }
 
 // Lookup gives a Service that was applied, or nil; other kinds are not kept in a form that could be given back. It has no more than
@@ -234,6 +254,7 @@ func sweepMap[T aged](all map[string]T, gen uint32, drop func(id string, old T))
 
 // changed moves the serial: seconds since 1970, as CoreDNS has it, and never backwards.
 func (x *Index) changed() {
+	x.edits.Add(1)
 	x.serial.Store(max(x.serial.Load(), uint32(x.now().Unix())))
 }
 
@@ -298,6 +319,7 @@ func (x *Index) setService(c *cell, svc *svcData) {
 
 // touch notes that a cell's entry must be made anew.
 func (x *Index) touch(c *cell) {
+	x.edits.Add(1)
 	if !c.dirty {
 		c.dirty = true
 		x.dirty = append(x.dirty, c)
@@ -404,6 +426,7 @@ func (x *Index) putPod(p *Pod) {
 		return
 	}
 	x.pods[id] = n
+	x.edits.Add(1)
 	n.id = x.podAddr.enter(n)
 	n.each(func(a *[16]byte) { x.podAddr.add(a, n.id) })
 	if old != nil {
@@ -414,6 +437,7 @@ func (x *Index) putPod(p *Pod) {
 func (x *Index) dropPod(id string) {
 	if p := x.pods[id]; p != nil {
 		delete(x.pods, id)
+		x.edits.Add(1)
 		x.forget(p)
 	}
 }

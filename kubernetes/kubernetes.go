@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net/netip"
 	"slices"
+	"sync"
 
 	"github.com/clusterdns/clusterdns/server"
 	"github.com/clusterdns/clusterdns/server/wire"
@@ -18,6 +19,8 @@ type Deps struct {
 	// Local are the addresses at which this server is reached: the NS records of a zone name the Service whose endpoints they are. It is
 	// called for such questions only.
 	Local func() []netip.Addr
+	// Metrics show the age of answers that come from a snapshot.
+	Metrics *SourceMetrics
 }
 
 // Kubernetes answers the names of a cluster from an Index that its Source fills. It is a server.Handler, server.Runner,
@@ -31,6 +34,8 @@ type Kubernetes struct {
 	source      Source
 	log         *slog.Logger
 	local       func() []netip.Addr
+	snapshot    *snapshotter // nil without the option
+	metrics     *SourceMetrics
 
 	searches searches
 }
@@ -48,12 +53,16 @@ func New(o Options, source Source, d Deps) *Kubernetes {
 		source:      source,
 		log:         d.Log,
 		local:       d.Local,
+		metrics:     d.Metrics,
 	}
 	if k.log == nil {
 		k.log = slog.New(slog.DiscardHandler)
 	}
 	if i := o.primary(); i >= 0 {
 		k.primary = o.Zones[i]
+	}
+	if o.Snapshot != "" {
+		k.snapshot = newSnapshotter(&o, k.Index, k.log)
 	}
 	slices.SortStableFunc(k.zones, func(a, b wire.Zone) int { return b.Labels() - a.Labels() })
 	return k
@@ -77,6 +86,17 @@ func (k *Kubernetes) Run(ctx context.Context) error {
 		<-ctx.Done()
 		return nil
 	}
+	if k.snapshot == nil {
+		return k.source.Run(ctx, k.Index)
+	}
+	if k.metrics != nil {
+		defer k.metrics.trackSnapshot(k.snapshot)()
+	}
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	wg.Go(func() { k.snapshot.run(ctx) })
 	return k.source.Run(ctx, k.Index)
 }
 
@@ -109,6 +129,15 @@ func (k *Kubernetes) Answer(r *server.Reply, q *server.Query) server.Verdict {
 	if !k.synced.Load() {
 		return k.notSynced(r)
 	}
+	v := k.answer(r, q, z, n)
+	if k.stale.Load() && v != server.Pass {
+		mark(r)
+	}
+	return v
+}
+
+// answer answers a query in zone z, before which n labels stand.
+func (k *Kubernetes) answer(r *server.Reply, q *server.Query, z wire.Zone, n int) server.Verdict {
 	a := asked{k: k, r: r, q: q, zone: n, apex: server.NoRef}
 	if bytes.HasPrefix(q.Question(), q.Name.Bytes()) {
 		a.apex = r.Sub(n)

@@ -60,6 +60,8 @@ type Options struct {
 	Burst       int     // 0 for the client's default
 	MaxInflight int     // requests to the API server at one time; 0 for no bound
 
+	Snapshot string // file that keeps what the API server told for a start without it; "" for none
+
 	Namespaces      []string // only these; nil for all
 	NamespaceLabels string   // only namespaces that match the selector; "" for all
 	Labels          string   // only Services and EndpointSlices (and Pods) that match the selector; "" for all
@@ -97,6 +99,8 @@ func (p *parser) conflicts() error {
 		return p.in.Name.Errorf("kubernetes: namespaces and namespace_labels cannot both be set")
 	case len(o.Manifests) > 0 && (o.KubeconfigFile != "" || o.Endpoint != ""):
 		return p.in.Name.Errorf("kubernetes: manifests cannot be set together with kubeconfig or endpoint")
+	case len(o.Manifests) > 0 && o.Snapshot != "":
+		return p.in.Name.Errorf("kubernetes: snapshot keeps what an API server told and cannot be set together with manifests")
 	}
 	return nil
 }
@@ -110,6 +114,7 @@ var rows = []directive.Option[parser]{
 	{Name: "apiserver_qps", Usage: "QPS", Min: 1, Max: 1, Help: "most requests a second to the API server", Set: setQPS},
 	{Name: "apiserver_burst", Usage: "BURST", Min: 1, Max: 1, Help: "how many requests may exceed that for a moment", Set: setBurst},
 	{Name: "apiserver_max_inflight", Usage: "MAX", Min: 1, Max: 1, Help: "most requests to the API server at one time", Set: setInflight},
+	{Name: "snapshot", Usage: "FILE", Min: 1, Max: 1, Help: "keep what the API server told in a file, and start from it where there is no API server", Set: setSnapshot},
 	{Name: "namespaces", Usage: "NAMESPACE...", Min: 1, Max: directive.Many, Repeat: true, Help: "only these namespaces exist", Set: setNamespaces},
 	{Name: "namespace_labels", Usage: "EXPRESSION", Min: 1, Max: directive.Many, Help: "only namespaces that match the label selector exist", Set: setNamespaceLabels},
 	{Name: "labels", Usage: "EXPRESSION", Min: 1, Max: directive.Many, Help: "only objects that match the label selector exist", Set: setLabels},
@@ -162,6 +167,11 @@ func setManifests(p *parser, l *directive.Line) error {
 	for _, a := range l.Args {
 		p.Manifests = append(p.Manifests, p.in.Path(a.Text))
 	}
+	return nil
+}
+
+func setSnapshot(p *parser, l *directive.Line) error {
+	p.Snapshot = p.in.Path(l.Args[0].Text)
 	return nil
 }
 

@@ -115,22 +115,22 @@ func protocolOf(p corev1.Protocol) Protocol {
 
 // Port is a port of a Service or of an EndpointSlice.
 type Port struct {
-	Name     string // "" for an unnamed one
+	Name     string `json:",omitempty"` // "" for an unnamed one
 	Number   uint16
-	Protocol Protocol
+	Protocol Protocol `json:",omitempty"`
 }
 
 // Service is what is kept of a Service.
 type Service struct {
 	Namespace, Name string
-	ClusterIPs      []netip.Addr // empty when headless or ExternalName
-	Ports           []Port
-	ExternalName    string // the target, only of type ExternalName
-	External        []External
-	Type            ServiceType
-	Headless        bool // clusterIP: None
-	Unready         bool // publishNotReadyAddresses
-	Selector        bool // has a selector, so that the control plane keeps its slices
+	ClusterIPs      []netip.Addr `json:",omitempty"` // empty when headless or ExternalName
+	Ports           []Port       `json:",omitempty"`
+	ExternalName    string       `json:",omitempty"` // the target, only of type ExternalName
+	External        []External   `json:",omitempty"`
+	Type            ServiceType  `json:",omitempty"`
+	Headless        bool         `json:",omitempty"` // clusterIP: None
+	Unready         bool         `json:",omitempty"` // publishNotReadyAddresses
+	Selector        bool         `json:",omitempty"` // has a selector, so that the control plane keeps its slices
 }
 
 // ServiceType is the type of a Service.
@@ -146,8 +146,8 @@ const (
 
 // External is an address or name by which a Service can be reached from outside: of externalIPs or the load balancer's ingress.
 type External struct {
-	Addr     netip.Addr // invalid if it is a name
-	Hostname string
+	Addr     netip.Addr `json:",omitzero"` // invalid if it is a name
+	Hostname string     `json:",omitempty"`
 }
 
 // Kind is KindService.
@@ -212,21 +212,21 @@ func externals(s *corev1.Service) (out []External) {
 // EndpointSlice is what is kept of an EndpointSlice.
 type EndpointSlice struct {
 	Namespace, Name string
-	Service         string // label kubernetes.io/service-name; "" when it has none
-	Ports           []Port
-	Endpoints       []Endpoint
+	Service         string     // label kubernetes.io/service-name; "" when it has none
+	Ports           []Port     `json:",omitempty"`
+	Endpoints       []Endpoint `json:",omitempty"`
 	// Trigger is when the change began that this version of the slice shows (annotation endpoints.kubernetes.io/last-change-trigger-time),
 	// or zero.
-	Trigger time.Time
+	Trigger time.Time `json:",omitzero"`
 }
 
 // Endpoint is one address of an endpoint; an endpoint of several addresses becomes several.
 type Endpoint struct {
 	Addr                        netip.Addr
-	Hostname                    string // "" when it has none
-	Pod                         string // name of the Pod that it targets, or ""
-	Zone                        string // topology zone, or ""
-	Ready, Serving, Terminating bool   // with the defaults of the API filled in
+	Hostname                    string `json:",omitempty"` // "" when it has none
+	Pod                         string `json:",omitempty"` // name of the Pod that it targets, or ""
+	Zone                        string `json:",omitempty"` // topology zone, or ""
+	Ready, Serving, Terminating bool   `json:",omitempty"` // with the defaults of the API filled in
 }
 
 // Kind is KindEndpointSlice.
