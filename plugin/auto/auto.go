@@ -175,9 +175,7 @@ func (h *Auto) look() {
 		if l == nil || l.File != file {
 			l = &zone.Loader{Table: &h.table, Origin: origin, File: file, Log: h.log, Changed: h.changed}
 			h.loaders[origin] = l
-			if _, known := h.table.Get(origin); !known {
-				h.table.Set(origin, nil)
-			}
+			h.table.Own(origin, h.o.Fallthrough)
 		}
 		l.Look()
 	}
@@ -229,7 +227,7 @@ func (h *Auto) Answer(r *server.Reply, q *server.Query) server.Verdict {
 	if !h.o.Zones.Contains(&q.Name) {
 		return server.Pass
 	}
-	return h.table.Answer(r, q, h.o.Fallthrough.For(&q.Name))
+	return h.table.Answer(r, q)
 }
 
 // TransferZone gives what a transfer of a zone consists of (see transfer).

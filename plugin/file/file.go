@@ -73,7 +73,6 @@ func Parse(in *directive.Input) (Options, error) {
 // File answers for the zones of all file directives of a server block.
 type File struct {
 	table   zone.Table
-	fall    map[wire.Canonical]zones.Fallthrough
 	readers []reader
 	started chan struct{}
 }
@@ -86,15 +85,14 @@ type reader struct {
 
 // New makes the handler. changed is called, if it is not nil, when another version of a zone is served. Run reads the files.
 func New(all []Options, log *slog.Logger, changed func(origin wire.Zone)) *File {
-	h := &File{fall: map[wire.Canonical]zones.Fallthrough{}, started: make(chan struct{})}
+	h := &File{started: make(chan struct{})}
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
 	}
 	for _, o := range all {
 		r := reader{every: o.Reload}
 		for _, z := range o.Zones {
-			h.table.Set(z, nil)
-			h.fall[z.Name()] = o.Fallthrough
+			h.table.Own(z, o.Fallthrough)
 			r.loaders = append(r.loaders, &zone.Loader{Table: &h.table, Origin: z, File: o.File, Log: log, Changed: changed})
 		}
 		h.readers = append(h.readers, r)
@@ -148,16 +146,7 @@ func (r *reader) watch(ctx context.Context) {
 
 // Answer answers for names in the zones.
 func (h *File) Answer(r *server.Reply, q *server.Query) server.Verdict {
-	return h.table.Answer(r, q, h.falls(q))
-}
-
-func (h *File) falls(q *server.Query) bool {
-	for i := 0; i <= q.Name.Labels(); i++ {
-		if f, ok := h.fall[wire.Canonical(q.Name.Suffix(i))]; ok {
-			return f.For(&q.Name)
-		}
-	}
-	return false
+	return h.table.Answer(r, q)
 }
 
 // TransferZone gives what a transfer of a zone consists of (see transfer).

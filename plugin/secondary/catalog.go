@@ -62,12 +62,10 @@ func (h *Secondary) adopt(ctx context.Context, catalog wire.Zone, m zone.Member)
 	default:
 		h.forget(name)
 	}
-	if _, known := h.table.Get(m.Zone); !known {
-		h.table.Set(m.Zone, nil)
-	}
+	of := h.find(catalog.Name())
+	h.table.Own(m.Zone, of.fall)
 	ctx, cancel := context.WithCancel(ctx)
 	h.members[name] = &member{catalog.Name(), m.Node, m.Next, cancel}
-	of := h.find(catalog.Name())
 	w := newCare(of.from, of.fall, false)
 	h.set(name, w)
 	h.running.Go(func() { h.keep(ctx, m.Zone, w) })

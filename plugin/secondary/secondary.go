@@ -74,7 +74,7 @@ func New(all []Options, log *slog.Logger, changed func(origin wire.Zone)) *Secon
 	cares := map[wire.Canonical]*care{}
 	for _, o := range all {
 		for _, z := range o.Zones {
-			h.table.Set(z, nil)
+			h.table.Own(z, o.Fallthrough)
 			cares[z.Name()] = newCare(o.From, o.Fallthrough, o.Catalog)
 		}
 	}
@@ -279,7 +279,7 @@ func transfer(ctx context.Context, origin wire.Zone, primary netip.AddrPort) (*z
 
 // Answer answers for names in the zones. Until a zone has been transferred its names are SERVFAIL.
 func (h *Secondary) Answer(r *server.Reply, q *server.Query) server.Verdict {
-	return h.table.Answer(r, q, h.falls(q))
+	return h.table.Answer(r, q)
 }
 
 // Notify has a zone looked at if one of its primary servers says that it changed.
@@ -296,16 +296,6 @@ func (h *Secondary) Notify(q *server.Query) bool {
 			default:
 			}
 			return true
-		}
-	}
-	return false
-}
-
-func (h *Secondary) falls(q *server.Query) bool {
-	cares := *h.cares.Load()
-	for i := 0; i <= q.Name.Labels(); i++ {
-		if w, ok := cares[wire.Canonical(q.Name.Suffix(i))]; ok {
-			return w.fall.For(&q.Name)
 		}
 	}
 	return false

@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/clusterdns/clusterdns/plugin/internal/zones"
 	"github.com/clusterdns/clusterdns/server"
 	"github.com/clusterdns/clusterdns/server/wire"
 )
@@ -17,23 +18,34 @@ import (
 // Table is the zones of a handler, which come and go while it answers.
 type Table struct {
 	mu    sync.Mutex // held by who changes it
-	zones atomic.Pointer[map[wire.Canonical]*Zone]
+	zones atomic.Pointer[map[wire.Canonical]served]
 }
 
-// Set puts a zone in place of the one before. z may be nil: the zone is ours, but its records are not known.
+// served is a zone that is ours; its records may not be known.
+type served struct {
+	zone *Zone
+	fall zones.Fallthrough
+}
+
+// Own makes a zone ours, with what falls through of it. Its records come by Set.
+func (t *Table) Own(origin wire.Zone, fall zones.Fallthrough) {
+	t.change(func(m map[wire.Canonical]served) { m[origin.Name()] = served{m[origin.Name()].zone, fall} })
+}
+
+// Set puts the records of a zone in place of those before. nil means that they are not known.
 func (t *Table) Set(origin wire.Zone, z *Zone) {
-	t.change(func(m map[wire.Canonical]*Zone) { m[origin.Name()] = z })
+	t.change(func(m map[wire.Canonical]served) { m[origin.Name()] = served{z, m[origin.Name()].fall} })
 }
 
 // Delete takes a zone away.
 func (t *Table) Delete(origin wire.Zone) {
-	t.change(func(m map[wire.Canonical]*Zone) { delete(m, origin.Name()) })
+	t.change(func(m map[wire.Canonical]served) { delete(m, origin.Name()) })
 }
 
-func (t *Table) change(f func(map[wire.Canonical]*Zone)) {
+func (t *Table) change(f func(map[wire.Canonical]served)) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	m := map[wire.Canonical]*Zone{}
+	m := map[wire.Canonical]served{}
 	if old := t.zones.Load(); old != nil {
 		m = maps.Clone(*old)
 	}
@@ -47,42 +59,42 @@ func (t *Table) Get(origin wire.Zone) (z *Zone, known bool) {
 	if m == nil {
 		return nil, false
 	}
-	z, known = (*m)[origin.Name()]
-	return z, known
+	s, known := (*m)[origin.Name()]
+	return s.zone, known
 }
 
-// Find gives the zone with most labels that n is in. DS records at the apex of one are in the zone above, if that is ours too.
-func (t *Table) Find(n *wire.Name, typ wire.Type) (z *Zone, known bool) {
+// find gives the zone with most labels that n is in. DS records at the apex of one are in the zone above, if that is ours too.
+func (t *Table) find(n *wire.Name, typ wire.Type) (s served, known bool) {
 	m := t.zones.Load()
-	if m == nil {
-		return nil, false
+	if m == nil || len(*m) == 0 {
+		return s, false
 	}
 	for i := 0; i <= n.Labels(); i++ {
 		found, ok := (*m)[wire.Canonical(n.Suffix(i))]
 		if !ok {
 			continue
 		}
-		if z, known = found, true; i > 0 || typ != wire.TypeDS {
-			return z, true
+		if s, known = found, true; i > 0 || typ != wire.TypeDS {
+			return s, true
 		}
 	}
-	return z, known
+	return s, known
 }
 
 // Answer answers from the zone that the name is in. A zone whose records are not known is SERVFAIL.
-func (t *Table) Answer(r *server.Reply, q *server.Query, fall bool) server.Verdict {
+func (t *Table) Answer(r *server.Reply, q *server.Query) server.Verdict {
 	if q.Class != wire.ClassIN && q.Class != wire.ClassANY {
 		return server.Pass
 	}
-	z, known := t.Find(&q.Name, q.Type)
+	s, known := t.find(&q.Name, q.Type)
 	switch {
 	case !known:
 		return server.Pass
-	case z == nil:
+	case s.zone == nil:
 		r.AddEDE(server.EDENotReady, "")
 		return r.Fail(nil)
 	}
-	return z.Answer(r, q, fall)
+	return s.zone.Answer(r, q, s.fall.For(&q.Name))
 }
 
 // TransferZone gives what a transfer of a zone consists of: its serial and all records, the SOA record first and once. ok is false if it is
