@@ -28,6 +28,7 @@ type Answer struct {
 
 	found  bool     // it has records of the type
 	chain  []string // names that CNAMEs led to
+	target string   // of the first PTR record
 	nobody bool     // no directive answers the name
 }
 
@@ -54,6 +55,9 @@ func (a *Answer) read(m *dns.Msg) {
 		if c, ok := rr.(*dns.CNAME); ok {
 			a.chain = append(a.chain, dns.CanonicalName(c.Target))
 			data = "CNAME " + data
+		}
+		if p, ok := rr.(*dns.PTR); ok && a.target == "" {
+			a.target = dns.CanonicalName(p.Ptr)
 		}
 		a.found = a.found || dns.TypeToString[rr.Header().Rrtype] == a.Type
 		a.Records = append(a.Records, data)

@@ -81,11 +81,15 @@ func readyText(ready, total int) string {
 	return fmt.Sprintf("%d of %d endpoints are ready", ready, total)
 }
 
-// found is the candidate that resolves, or the name.
+// found is the candidate that resolves, or what an address is the address of, or the name.
 func (x *Explanation) found() string {
 	for i := range x.Candidates {
-		if slices.ContainsFunc(x.Candidates[i].Answers, func(a Answer) bool { return a.found }) {
-			return x.Candidates[i].Name
+		c := &x.Candidates[i]
+		if slices.ContainsFunc(c.Answers, func(a Answer) bool { return a.target != "" }) {
+			return c.leadsTo()
+		}
+		if slices.ContainsFunc(c.Answers, func(a Answer) bool { return a.found }) {
+			return c.Name
 		}
 	}
 	return x.Name

@@ -183,6 +183,9 @@ func (e *Explainer) lookUp(ctx context.Context, x *Explanation) {
 	if underscored(x.Name) {
 		types = []uint16{dns.TypeSRV}
 	}
+	if reverse, err := dns.ReverseAddr(x.Name); err == nil { // an address is meant, and not a name of numbers
+		names, types = []string{reverse}, []uint16{dns.TypePTR}
+	}
 	for i := 0; i < len(names) && ctx.Err() == nil; {
 		c := Candidate{Name: names[i]}
 		for _, t := range types {
@@ -222,11 +225,16 @@ func (e *Explainer) judge(x *Explanation) {
 		e.judgeFound(x, last)
 		return
 	}
-	if s := e.meant(x.Name, x.From); s != nil {
+	if s := e.meant(x.Name, x.From); s != nil && !isAddr(x.Name) {
 		s.explainAbsence(x)
 		return
 	}
 	e.judgeOutside(x)
+}
+
+func isAddr(name string) bool {
+	_, err := netip.ParseAddr(name)
+	return err == nil
 }
 
 // judgeFound looks at what stands behind a name that resolves.
@@ -239,6 +247,8 @@ func (e *Explainer) judgeFound(x *Explanation, c *Candidate) {
 	switch {
 	case s != nil:
 		s.explainPresence(x)
+	case isAddr(x.Name):
+		x.rule(Works, "is the address of %s, which is outside the cluster", strings.TrimSuffix(name, "."))
 	case name != c.Name:
 		x.rule(Works, "leads to %s, which is outside the cluster and resolves", strings.TrimSuffix(name, "."))
 	case len(e.Clusters) == 0:
@@ -251,9 +261,12 @@ func (e *Explainer) judgeFound(x *Explanation, c *Candidate) {
 	}
 }
 
-// leadsTo is the name that the last CNAME leads to, or the candidate's own.
+// leadsTo is the name that the last CNAME or the first PTR record leads to, or the candidate's own.
 func (c *Candidate) leadsTo() string {
 	for i := range c.Answers {
+		if t := c.Answers[i].target; t != "" {
+			return t
+		}
 		if chain := c.Answers[i].chain; c.Answers[i].found && len(chain) > 0 {
 			return chain[len(chain)-1]
 		}
@@ -275,19 +288,13 @@ func (e *Explainer) noteAlias(x *Explanation, name, target string) {
 
 // judgeOutside is for a name that does not resolve and is not one of the cluster.
 func (e *Explainer) judgeOutside(x *Explanation) {
-	failed, nobody := "", false
-	for i := range x.Candidates {
-		for _, a := range x.Candidates[i].Answers {
-			nobody = nobody || a.nobody
-			if failed == "" && a.failure() != "" && !a.nobody {
-				failed = a.failure()
-			}
-		}
-	}
+	failed, nobody := x.trouble()
 	switch {
 	case failed != "":
 		x.Verdict.Kind, x.Verdict.Summary = Unknown, "could not be looked up: "+failed
 		x.next("clusterdns explain -server ADDRESS-OF-THE-UPSTREAM %s", quote(strings.TrimSuffix(x.Name, ".")+"."))
+	case isAddr(x.Name) && len(e.Clusters) > 0:
+		x.rule(Absent, "is no address of a Service or endpoint of the cluster")
 	case nobody:
 		x.Verdict.Kind, x.Verdict.Summary = Unknown, "is not a name of the cluster, and upstream servers were not asked"
 		x.next("clusterdns explain -server ADDRESS-OF-THE-CLUSTER-DNS %s", quote(x.Name))
@@ -300,6 +307,20 @@ func (e *Explainer) judgeOutside(x *Explanation) {
 			x.note("%s", r)
 		}
 	}
+}
+
+// trouble is the first failure, and whether there is a name that no directive answers.
+func (x *Explanation) trouble() (failed string, nobody bool) {
+	for i := range x.Candidates {
+		for j := range x.Candidates[i].Answers {
+			a := &x.Candidates[i].Answers[j]
+			nobody = nobody || a.nobody
+			if failed == "" && !a.nobody {
+				failed = a.failure()
+			}
+		}
+	}
+	return failed, nobody
 }
 
 // failure is why there is no answer, or "".
