@@ -195,6 +195,9 @@ var errNoPath = errors.New("the Corefile came from standard input and cannot be 
 // reread reads the Corefile again. Unless forced, it does nothing if that says what it said before. i.mu is held.
 func (i *Instance) reread(ctx context.Context, force bool) error {
 	c, err := i.parseAgain()
+	if !force {
+		c, err = i.settled(ctx, c, err)
+	}
 	same := err == nil && !force
 	switch {
 	case same && c.Hash == i.gen.config.Hash:
@@ -207,12 +210,45 @@ func (i *Instance) reread(ctx context.Context, force bool) error {
 			return nil
 		}
 	}
+	if ctx.Err() != nil {
+		return ctx.Err() // the process ends: that is no fault of the Corefile
+	}
 	if said := err.Error(); force || said != i.said {
 		i.said = said
 		i.shared.reload.failed.Inc()
 		i.shared.Logger("reload").Error("the Corefile cannot be used, the configuration before stays in use: " + said)
 	}
 	return err
+}
+
+// maxUnsettled is how often a Corefile is read again that is another one each time.
+const maxUnsettled = 10
+
+// settled reads a Corefile that is not the one in use until it says the same twice, as it may be read while it is being written.
+func (i *Instance) settled(ctx context.Context, c *Config, err error) (*Config, error) {
+	for range maxUnsettled {
+		if err == nil && c.Hash == i.gen.config.Hash {
+			break
+		}
+		select {
+		case <-time.After(settle):
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+		c2, err2 := i.parseAgain()
+		same := errorText(err) == errorText(err2) && (err != nil || c.Hash == c2.Hash)
+		if c, err = c2, err2; same {
+			break
+		}
+	}
+	return c, err
+}
+
+func errorText(err error) string {
+	if err == nil {
+		return ""
+	}
+	return err.Error()
 }
 
 // change takes a changed configuration into use. i.mu is held.
