@@ -33,12 +33,15 @@ type step struct {
 // undo is what a query's rules leave to be done with its reply. It is made for queries that a rule applies to, only.
 type undo struct {
 	original []byte // the name before the first rule, in the client's letter case
+	folded   []byte // the same in lower case
 	answers  int    // how many answers stood before: those belong to names that other rules were asked for
 	steps    []step
 }
 
 func newUndo(r *server.Reply, q *server.Query) *undo {
-	return &undo{original: bytes.Clone(q.Name.Bytes()), answers: r.Count(server.Answer)}
+	n := q.Name.Len()
+	both := append(append(make([]byte, 0, 2*n), q.Name.Bytes()...), q.Name.Folded()...)
+	return &undo{original: both[:n:n], folded: both[n:], answers: r.Count(server.Answer)}
 }
 
 // add carries out a rule on the query. What is to be done with names of the reply goes before that of earlier rules: what was done last is
@@ -93,7 +96,7 @@ func (u *undo) records(rrs []server.Record) []server.Record {
 			for k := range u.steps {
 				u.steps[k].apply(rr)
 			}
-			if folded := fold(rr.Owner); bytes.Equal(folded, fold(u.original)) {
+			if sameName(rr.Owner, u.folded) {
 				rr.Owner = u.original
 			}
 		}
@@ -121,25 +124,34 @@ func (s *step) apply(rr *server.Record) {
 	}
 }
 
-func fold(name []byte) []byte {
-	b := bytes.Clone(name)
-	wire.Fold(b)
-	return b
+// sameName compares a name with one in lower case.
+func sameName(name, folded []byte) bool {
+	if len(name) != len(folded) {
+		return false
+	}
+	var b [wire.MaxName]byte
+	n := b[:copy(b[:], name)]
+	wire.Fold(n)
+	return bytes.Equal(n, folded)
 }
 
 // remap turns one name into another, and the names below it into the names below that.
 func remap(from, to []byte) func([]byte) []byte {
 	return func(name []byte) []byte {
-		folded := fold(name)
-		for i := 0; i < len(folded); i += int(folded[i]) + 1 {
-			if bytes.Equal(folded[i:], from) {
-				if i+len(to) > wire.MaxName {
-					return nil
-				}
-				return append(name[:i:i], to...)
+		if len(from) == 1 { // the root is the end of every name, and was not asked for by all of them
+			if len(name) == 1 {
+				return to
 			}
-			if folded[i] == 0 {
-				break
+			return nil
+		}
+		// Where from would stand is told by its length; labels must begin there.
+		at := len(name) - len(from)
+		for i := 0; i <= at && name[i] != 0; i += int(name[i]) + 1 {
+			if i < at {
+				continue
+			}
+			if sameName(name[i:], from) && i+len(to) <= wire.MaxName {
+				return append(name[:i:i], to...)
 			}
 		}
 		return nil
@@ -169,7 +181,10 @@ func groups(re *regexp.Regexp, to string) func([]byte) []byte {
 }
 
 func presentation(name []byte) string {
-	return string(wire.AppendPresentation(nil, fold(name)))
+	var b [wire.MaxName]byte
+	n := b[:copy(b[:], name)]
+	wire.Fold(n)
+	return string(wire.AppendPresentation(make([]byte, 0, wire.MaxName), n))
 }
 
 // parsed is the wire form, or nil for what is no name, which leaves the record as it was.

@@ -39,7 +39,7 @@ func TestNames(t *testing.T) {
 		"_sip._tcp.google.example. 60 IN SRV 1 2 5060 a.google.example.",
 		"7.2.0.192.in-addr.arpa. 60 IN PTR seven.service.consul.",
 		"mail.consul. 60 IN MX 10 mx.service.consul.",
-		"b.example. 60 IN A 192.0.2.2", "c.example. 60 IN A 192.0.2.3")
+		". 9 IN NS x.example.", "b.example. 60 IN A 192.0.2.2", "c.example. 60 IN A 192.0.2.3")
 	for _, c := range []struct {
 		name  string
 		rules []string
@@ -72,6 +72,7 @@ func TestNames(t *testing.T) {
 			[]string{"a.example. 60 IN A 192.0.2.2"}},
 		{"continue", []string{"rewrite continue name a.example b.example", "rewrite name b.example c.example"}, "a.example. A",
 			[]string{"a.example. 60 IN A 192.0.2.3"}},
+		{"the root", []string{"rewrite name a.example ."}, "a.example. NS", []string{"a.example. 9 IN NS x.example."}},
 		{"type", []string{"rewrite type AAAA A"}, "b.example. AAAA", []string{"b.example. 60 IN A 192.0.2.2"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
