@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"unicode"
 
 	"github.com/miekg/dns"
 	corev1 "k8s.io/api/core/v1"
@@ -296,4 +297,44 @@ func TestColour(t *testing.T) {
 	if err := x.Text(&without, false); err != nil || strings.Contains(without.String(), "\x1b") {
 		t.Errorf("%q", without.String())
 	}
+}
+
+// FuzzName: no name makes the explainer panic or write control characters, and what it explains has a verdict.
+func FuzzName(f *testing.F) {
+	for _, name := range []string{"web-svc.service-lab", "_http._tcp.web-svc.service-lab", "10-244-1-10.service-lab.pod", "a\\.b.svc", "..", "svc.cluster.local.", "10.96.100.20", "::1", "\x00", "_.pod"} {
+		f.Add(name, "service-lab", 5)
+	}
+	abs, err := filepath.Abs(demo)
+	if err != nil {
+		f.Fatal(err)
+	}
+	text := fmt.Sprintf(".:53 {\n kubernetes cluster.local in-addr.arpa ip6.arpa {\n  manifests %q\n  pods verified\n }\n}\n", abs)
+	c, err := config.Parse(config.Source{Name: "Corefile", Text: []byte(text)}, config.DefaultPort)
+	if err != nil {
+		f.Fatal(err)
+	}
+	off, err := config.NewOffline(f.Context(), c, nil)
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Cleanup(off.Close)
+	e, err := explain.New(off.Server(), off.Listeners(), netip.MustParseAddr("127.0.0.1"), nil)
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Fuzz(func(t *testing.T, name, from string, ndots int) {
+		x, err := e.Explain(t.Context(), explain.Request{Name: name, From: from, NDots: min(max(ndots, 0), 15)})
+		if err != nil {
+			return
+		}
+		var b strings.Builder
+		if err := x.Text(&b, false); err != nil || x.Verdict.Kind == "" || x.Verdict.Summary == "" {
+			t.Fatalf("%q: %+v, %v", name, x.Verdict, err)
+		}
+		for _, r := range b.String() {
+			if r != '\n' && unicode.IsControl(r) {
+				t.Fatalf("%q: control character %q", name, r)
+			}
+		}
+	})
 }
