@@ -70,7 +70,11 @@ type reader struct {
 func read(src Source) (*corefile, error) {
 	r := &reader{getenv: os.Getenv, readFile: readRegular, snippets: map[string][]directive.Arg{}}
 	r.out.texts = map[string][]byte{src.Name: src.Text}
-	r.frames = []frame{{words: lex(src.Name, src.Text)}}
+	words := lex(src.Name, src.Text)
+	if len(words) > maxTokens {
+		return &r.out, words[maxTokens].Errorf("more than %d words", maxTokens)
+	}
+	r.frames = []frame{{words: words}}
 	for r.advance() {
 		if err := r.block(); err != nil {
 			return &r.out, err

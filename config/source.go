@@ -3,6 +3,7 @@ package config
 import (
 	"bytes"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -20,9 +21,17 @@ type Source struct {
 	Text []byte
 }
 
-// ReadSource reads a Corefile.
+// ReadSource reads a Corefile. It may be a pipe, but not one without end.
 func ReadSource(path string) (Source, error) {
-	text, err := os.ReadFile(path)
+	f, err := os.Open(path)
+	if err != nil {
+		return Source{}, fmt.Errorf("cannot read the Corefile: %w", err)
+	}
+	defer f.Close()
+	text, err := io.ReadAll(io.LimitReader(f, maxFile+1))
+	if err == nil && len(text) > maxFile {
+		err = &os.PathError{Op: "read", Path: path, Err: errLarge}
+	}
 	if err != nil {
 		return Source{}, fmt.Errorf("cannot read the Corefile: %w", err)
 	}
@@ -37,22 +46,29 @@ func (s *Source) dir() string {
 	return filepath.Dir(s.Path)
 }
 
-// lex splits a text into words by the library's lexer, which is CoreDNS's: quotes, comments and line counting are its own.
+// maxGap is how far behind a word the next one is looked for: spaces and a quote, as a rule. Without a bound, words that are not written as
+// they are read (quotes within them) would cost the length of the line each.
+const maxGap = 1024
+
+// lex splits a text into words by the library's lexer, which is CoreDNS's: quotes, comments and line counting are its own. It stops at
+// one word more than may be.
 func lex(name string, text []byte) []directive.Arg {
 	text = bytes.TrimPrefix(text, []byte("\ufeff"))
 	d := caddyfile.NewDispenser(name, bytes.NewReader(text))
 	lines := strings.Split(string(text), "\n")
 	var out []directive.Arg
-	line, from := 0, 0 // words are found again in order, for the column that the library does not tell
-	for d.Next() {
+	line, from, column := 0, 0, 1 // words are found again in order, for the column that the library does not tell
+	for len(out) <= maxTokens && d.Next() {
 		a := directive.Arg{Text: d.Val(), File: name, Line: d.Line()}
 		if a.Line != line {
-			line, from = a.Line, 0
+			line, from, column = a.Line, 0, 1
 		}
 		first, _, _ := strings.Cut(a.Text, "\n")
 		if line <= len(lines) {
-			if i := strings.Index(lines[line-1][from:], first); i >= 0 {
-				a.Column = utf8.RuneCountInString(lines[line-1][:from+i]) + 1
+			rest := lines[line-1][from:]
+			if i := strings.Index(rest[:min(len(rest), len(first)+maxGap)], first); i >= 0 {
+				a.Column = column + utf8.RuneCountInString(lines[line-1][from:from+i])
+				column = a.Column + utf8.RuneCountInString(first)
 				from += i + len(first)
 			}
 		}
