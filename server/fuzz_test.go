@@ -87,6 +87,7 @@ var pool = []string{"example.org.", "a.Example.org.", "b.a.example.org.", "www.E
 func (s script) Answer(r *server.Reply, q *server.Query) server.Verdict {
 	section := server.Answer
 	var marks []server.Mark
+	var sections []server.Section // of the marks
 	for i := 0; i+1 < len(s); i += 2 {
 		arg := int(s[i+1])
 		name, _ := wire.ParseName(pool[arg%len(pool)])
@@ -111,16 +112,11 @@ func (s script) Answer(r *server.Reply, q *server.Query) server.Verdict {
 		case 5:
 			section = min(section+1, server.Additional)
 		case 6:
-			marks = append(marks, r.Mark())
+			marks, sections = append(marks, r.Mark()), append(sections, section)
 		case 7:
-			if len(marks) > 0 {
-				r.Rewind(marks[len(marks)-1])
-				marks, section = marks[:0], server.Section(0)
-				for _, s := range []server.Section{server.Authority, server.Additional} {
-					if r.Count(s) > 0 {
-						section = s
-					}
-				}
+			if n := len(marks); n > 0 {
+				r.Rewind(marks[n-1])
+				section, marks, sections = sections[n-1], nil, nil // the section may be open without a record, if the first did not fit
 			}
 		case 8:
 			_ = q.SetName(name)
