@@ -30,6 +30,7 @@ const (
 type load struct {
 	clients []*client
 	quit    chan struct{}
+	gate    sync.RWMutex // held for writing while nothing may be sent
 	wg      sync.WaitGroup
 }
 
@@ -61,7 +62,7 @@ func startLoad(t *testing.T, addr string, rate int, names []string) *load {
 		}
 		l.clients = append(l.clients, c)
 		l.wg.Go(c.receive)
-		l.wg.Go(func() { c.send(rate/sockets, l.quit) })
+		l.wg.Go(func() { c.send(rate/sockets, &l.gate, l.quit) })
 	}
 	t.Cleanup(func() {
 		for _, c := range l.clients {
@@ -72,7 +73,7 @@ func startLoad(t *testing.T, addr string, rate int, names []string) *load {
 }
 
 // send asks at the rate until quit, and then lets receive end.
-func (c *client) send(rate int, quit <-chan struct{}) {
+func (c *client) send(rate int, gate *sync.RWMutex, quit <-chan struct{}) {
 	ticker := time.NewTicker(tick)
 	defer ticker.Stop()
 	for begin, n := time.Now(), 0; ; {
@@ -84,6 +85,7 @@ func (c *client) send(rate int, quit <-chan struct{}) {
 		}
 		// A machine that is busy elsewhere makes this late; what is due then is not sent in one burst that no client would make.
 		due := min(int(time.Since(begin).Seconds()*float64(rate)), n+max(1, rate/100))
+		gate.RLock()
 		for ; n < due; n++ {
 			q := c.queries[n%len(c.queries)]
 			id := uint16(n)
@@ -93,6 +95,7 @@ func (c *client) send(rate int, quit <-chan struct{}) {
 				c.sent.Add(1)
 			}
 		}
+		gate.RUnlock()
 		if lag := time.Since(begin); int(lag.Seconds()*float64(rate)) > n+rate/100 {
 			begin = time.Now().Add(-time.Duration(float64(n) / float64(rate) * float64(time.Second)))
 		}
@@ -120,6 +123,26 @@ func (c *client) receive() {
 func (l *load) sent() (n int64) {
 	for _, c := range l.clients {
 		n += c.sent.Load()
+	}
+	return n
+}
+
+// between calls do while no query is under way.
+func (l *load) between(t *testing.T, do func()) {
+	t.Helper()
+	l.gate.Lock()
+	defer l.gate.Unlock()
+	check := time.NewTicker(time.Millisecond)
+	defer check.Stop()
+	for end := time.Now().Add(late); l.sent() > l.answered() && time.Now().Before(end); {
+		<-check.C
+	}
+	do()
+}
+
+func (l *load) answered() (n int64) {
+	for _, c := range l.clients {
+		n += c.answered.Load()
 	}
 	return n
 }

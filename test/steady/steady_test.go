@@ -108,19 +108,10 @@ const corefile = `.:0 {
 func TestNothingIsLost(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	bin := filepath.Join(dir, "clusterdns")
-	if out, err := exec.Command("go", "build", "-o", bin, "github.com/clusterdns/clusterdns/cmd/clusterdns").CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
+	bin := program(t)
 	api := kubetest.Start(t, namespace("prod"), service("prod", "web", "10.96.0.1"))
 	proxy := kubetest.StartProxy(t, api.Addr())
-	upstream := servertest.Upstream(t, func(w dns.ResponseWriter, q *dns.Msg) {
-		m := new(dns.Msg)
-		m.SetReply(q)
-		rr, _ := dns.NewRR(q.Question[0].Name + " 300 IN A 192.0.2.1")
-		m.Answer = []dns.RR{rr}
-		_ = w.WriteMsg(m)
-	})
+	upstream := servertest.Upstream(t, answerA)
 	readyPort := freePort(t)
 	conf, n := filepath.Join(dir, "Corefile"), 10
 	write := func(text string) {
@@ -187,6 +178,25 @@ func TestNothingIsLost(t *testing.T) {
 	if lost > 0 || wrong > 0 || sent == 0 {
 		t.Errorf("%d of %d queries lost, %d answered with a failure", lost, sent, wrong)
 	}
+}
+
+// program is the server, built once for the test.
+func program(t *testing.T) string {
+	t.Helper()
+	bin := filepath.Join(t.TempDir(), "clusterdns")
+	if out, err := exec.Command("go", "build", "-o", bin, "github.com/clusterdns/clusterdns/cmd/clusterdns").CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	return bin
+}
+
+// answerA is an upstream that has an address for every name.
+func answerA(w dns.ResponseWriter, q *dns.Msg) {
+	m := new(dns.Msg)
+	m.SetReply(q)
+	rr, _ := dns.NewRR(q.Question[0].Name + " 300 IN A 192.0.2.1")
+	m.Answer = []dns.RR{rr}
+	_ = w.WriteMsg(m)
 }
 
 func namespace(name string) *corev1.Namespace {
