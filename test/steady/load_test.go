@@ -127,6 +127,23 @@ func (l *load) sent() (n int64) {
 	return n
 }
 
+// awaitAll waits until every socket has had a reply.
+func (l *load) awaitAll(t *testing.T) {
+	t.Helper()
+	check := time.NewTicker(tick)
+	defer check.Stop()
+	for end := time.Now().Add(patience); time.Now().Before(end); <-check.C {
+		all := true
+		for _, c := range l.clients {
+			all = all && c.answered.Load() > 0
+		}
+		if all {
+			return
+		}
+	}
+	t.Fatal("not every socket gets replies")
+}
+
 // between calls do while no query is under way.
 func (l *load) between(t *testing.T, do func()) {
 	t.Helper()

@@ -194,6 +194,7 @@ func rolling(t *testing.T, bin string) {
 	}
 	begin := time.Now()
 	load := startLoad(t, clusterIP+":53", rate(t), []string{"web.prod.svc.cluster.local.", "missing.prod.svc.cluster.local.", "www.example.com."})
+	load.awaitAll(t)
 	for i := range 2 * rounds {
 		old, other := replicas[i%2], replicas[(i+1)%2]
 		flows := n.flows(old)
