@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"os"
 	"os/signal"
+	"runtime"
 	"strconv"
 	"strings"
 	"syscall"
@@ -116,6 +117,7 @@ func serve(env environment, args []string) int {
 
 // live starts the server, follows signals, and stops it.
 func live(env environment, f *flags, src config.Source, signals <-chan os.Signal) int {
+	limit := limitOwnMemory()
 	shared := config.NewShared(env.stdout, build())
 	shared.Explain = explain.Served
 	kubernetes.LogClient(shared.Logger("kubernetes"))
@@ -129,6 +131,7 @@ func live(env environment, f *flags, src config.Source, signals <-chan os.Signal
 		_ = stop(instance, signals)
 		return code
 	}
+	shared.Logger("runtime").Debug(fmt.Sprintf("%s; threads that run Go: %d", limit, runtime.GOMAXPROCS(0)))
 	if err := writePID(f.pidfile); err != nil {
 		_ = stop(instance, signals)
 		return fail(env, err)
