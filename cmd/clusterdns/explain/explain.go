@@ -169,7 +169,7 @@ func (s *settings) explain(ctx context.Context, name string) (*Explanation, erro
 		}
 		r.ask(pod)
 	}
-	e, err := New(snap.Server(), snap.Listeners(), client, snap.Inspector)
+	e, err := New(snap.Server(), snap.Listeners(), client, func(h ClusterHandler) kubernetes.Inspector { return snap.Inspector(h.Options()) })
 	if err != nil {
 		return nil, err
 	}

@@ -22,6 +22,7 @@ import (
 
 	"github.com/clusterdns/clusterdns/cmd/clusterdns/explain"
 	"github.com/clusterdns/clusterdns/config"
+	"github.com/clusterdns/clusterdns/kubernetes"
 	"github.com/clusterdns/clusterdns/kubernetes/kubetest"
 	"github.com/clusterdns/clusterdns/server"
 	"github.com/clusterdns/clusterdns/server/servertest"
@@ -189,6 +190,41 @@ func TestKubeconfig(t *testing.T) {
 	}
 }
 
+// TestHandlerReadsDetails: what a running server does not keep is read from its API server for the explanation, and is not known without it.
+func TestHandlerReadsDetails(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile("testdata/cluster/cluster.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := kubetest.Start(t, objects(t, string(text))...)
+	c, err := config.Parse(config.Source{Name: "Corefile", Text: fmt.Appendf(nil, ".:53 {\n kubernetes cluster.local {\n  kubeconfig %q\n }\n}\n", s.Kubeconfig("", kubetest.Token))}, config.DefaultPort)
+	if err != nil {
+		t.Fatal(err)
+	}
+	off, err := config.NewOffline(t.Context(), c, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(off.Close)
+	h := explain.Served(off.Server(), off.Listeners)
+	get := func() string {
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/explain?name=renamed-port.shop", nil))
+		return w.Body.String()
+	}
+	body := get()
+	for _, want := range []string{"selector app=api", "Pod api-0", "BROKEN: resolves, but port grpc (9000/TCP) will not work: no container of its Pods has a port named grpc (they declare rpc 9000)"} {
+		if !strings.Contains(body, want) {
+			t.Errorf("no %q in\n%s", want, body)
+		}
+	}
+	s.Fail(http.StatusInternalServerError)
+	if body := get(); !strings.Contains(body, "selector unknown") || !strings.Contains(body, "no EndpointSlice has a port of this name and protocol") {
+		t.Errorf("without the API server:\n%s", body)
+	}
+}
+
 // objects are the documents of a text as objects of the API.
 func objects(t *testing.T, text string) (out []kruntime.Object) {
 	t.Helper()
@@ -230,7 +266,7 @@ func TestHandler(t *testing.T) {
 	if err := json.Unmarshal([]byte(body), &x); err != nil || code != http.StatusOK || header.Get("Content-Type") != "application/json" {
 		t.Fatalf("%d %v %v\n%s", code, header, err, body)
 	}
-	if x.Verdict.Kind != explain.Broken || x.Service == nil || x.Service.Selector != "unknown" || x.Service.Ports[0].Problem != "no endpoints" {
+	if x.Verdict.Kind != explain.Broken || x.Service == nil || x.Service.Selector != "app=wbe" || x.Service.Ports[0].Problem != "no endpoints" || len(x.Verdict.Notes) != 2 {
 		t.Errorf("%+v", x)
 	}
 	code, body, header = get(http.MethodGet, "name=web-headless.service-lab&ndots=1")
@@ -261,7 +297,7 @@ func TestHostileNames(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(off.Close)
-	e, err := explain.New(s, off.Listeners(), netip.MustParseAddr("::1"), nil)
+	e, err := explain.New(s, off.Listeners(), netip.MustParseAddr("::1"), own)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -318,7 +354,7 @@ func FuzzName(f *testing.F) {
 		f.Fatal(err)
 	}
 	f.Cleanup(off.Close)
-	e, err := explain.New(off.Server(), off.Listeners(), netip.MustParseAddr("127.0.0.1"), nil)
+	e, err := explain.New(off.Server(), off.Listeners(), netip.MustParseAddr("127.0.0.1"), own)
 	if err != nil {
 		f.Fatal(err)
 	}
@@ -338,3 +374,6 @@ func FuzzName(f *testing.F) {
 		}
 	})
 }
+
+// own looks into the live index alone.
+func own(h explain.ClusterHandler) kubernetes.Inspector { return h }

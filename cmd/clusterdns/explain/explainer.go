@@ -24,28 +24,24 @@ type Explainer struct {
 	Zone     string    // that search lists are made of, with a dot at its end
 }
 
-// clusterHandler is how a kubernetes directive is known in a chain.
-type clusterHandler interface {
+// ClusterHandler is how a kubernetes directive is known in a chain.
+type ClusterHandler interface {
 	kubernetes.Inspector
 	Zones() []wire.Zone
 	Options() kubernetes.Options
+	Detailed(ctx context.Context) kubernetes.Inspector
 }
 
 // New makes an Explainer of what is served: of the first listener for plain DNS that has a cluster, or else the first at all. Questions come from client.
-// inspect says how to look into the cluster that a directive with these options has; nil, or a nil answer, for the directive's own index.
-func New(s *server.Server, listeners []server.Listener, client netip.Addr, inspect func(kubernetes.Options) kubernetes.Inspector) (*Explainer, error) {
+// inspect says how to look into the cluster of a directive.
+func New(s *server.Server, listeners []server.Listener, client netip.Addr, inspect func(ClusterHandler) kubernetes.Inspector) (*Explainer, error) {
 	blocks := plainBlocks(listeners)
 	if blocks == nil {
 		return nil, errors.New("the configuration serves no plain DNS")
 	}
 	e := &Explainer{Asker: newInProcess(s, blocks, client), Zone: "cluster.local."}
 	for _, h := range clustersOf(blocks) {
-		c := Cluster{Inspector: h, Pods: h.Options().Pods}
-		if inspect != nil {
-			if in := inspect(h.Options()); in != nil {
-				c.Inspector = in
-			}
-		}
+		c := Cluster{Inspector: inspect(h), Pods: h.Options().Pods}
 		for _, z := range h.Zones() {
 			if name := z.String(); !strings.HasSuffix(name, ".arpa.") {
 				c.Zones = append(c.Zones, name)
@@ -77,10 +73,10 @@ func plainBlocks(listeners []server.Listener) (blocks []*server.Block) {
 }
 
 // clustersOf are the kubernetes directives of blocks, each once.
-func clustersOf(blocks []*server.Block) (out []clusterHandler) {
+func clustersOf(blocks []*server.Block) (out []ClusterHandler) {
 	for _, b := range blocks {
 		for _, st := range b.Chain {
-			if h, ok := st.Handler.(clusterHandler); ok && !slices.Contains(out, h) {
+			if h, ok := st.Handler.(ClusterHandler); ok && !slices.Contains(out, h) {
 				out = append(out, h)
 			}
 		}

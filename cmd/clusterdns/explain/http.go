@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/clusterdns/clusterdns/kubernetes"
 	"github.com/clusterdns/clusterdns/server"
 )
 
@@ -18,16 +19,18 @@ const patience = 10 * time.Second
 // Served is Handler for a server: client is who asks, and listeners are what is served at the moment.
 func Served(s *server.Server, listeners func() []server.Listener) http.Handler {
 	client := netip.AddrFrom4([4]byte{127, 0, 0, 1})
-	return Handler(func() (*Explainer, error) { return New(s, listeners(), client, nil) })
+	return Handler(func(ctx context.Context) (*Explainer, error) {
+		return New(s, listeners(), client, func(h ClusterHandler) kubernetes.Inspector { return h.Detailed(ctx) })
+	})
 }
 
 // maxQuery bounds a request's query string: a name, a namespace and a few words.
 const maxQuery = 4096
 
 // Handler explains names over HTTP: GET /explain?name=…&from=…[&ndots=…][&search=…][&o=json]. current gives the Explainer of what is served at the
-// moment; it is called for each request. The answer says much of the cluster, so the handler belongs on an address that strangers
+// moment; it is called for each request, whose context it is given. The answer says much of the cluster, so the handler belongs on an address that strangers
 // do not reach. It changes nothing.
-func Handler(current func() (*Explainer, error)) http.Handler {
+func Handler(current func(ctx context.Context) (*Explainer, error)) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Cache-Control", "no-store")
 		w.Header().Set("X-Content-Type-Options", "nosniff")
@@ -40,13 +43,13 @@ func Handler(current func() (*Explainer, error)) http.Handler {
 		if !ok {
 			return
 		}
-		e, err := current()
+		ctx, cancel := context.WithTimeout(r.Context(), patience)
+		defer cancel()
+		e, err := current(ctx)
 		if err != nil {
 			http.Error(w, err.Error(), http.StatusServiceUnavailable)
 			return
 		}
-		ctx, cancel := context.WithTimeout(r.Context(), patience)
-		defer cancel()
 		x, err := e.Explain(ctx, req)
 		switch {
 		case err != nil:

@@ -139,6 +139,9 @@ func (b *backing) slice(s *kubernetes.SliceInfo) Slice {
 		if i < len(s.Nodes) {
 			r.Node = s.Nodes[i]
 		}
+		if p := b.podOf(&r); r.Pod == "" && p != nil && b.info.Selects(p.Labels) {
+			r.Pod, r.Node = p.Name, p.Node
+		}
 		r.Why = why(&r)
 		out.Endpoints = append(out.Endpoints, r)
 	}
