@@ -80,6 +80,7 @@ type site struct {
 	view      string
 	match     func(*server.Query) bool
 	sockets   int
+	timeouts  server.Timeouts
 	tls       *tls.Config
 	forwarder server.Forwarder
 	cluster   *cluster
@@ -250,7 +251,7 @@ func (g *generation) listeners() []server.Listener {
 	for _, s := range g.sites {
 		for _, z := range s.block.Zones {
 			for _, h := range s.hosts {
-				l := server.Listener{Host: h, Port: z.Port, Sockets: s.sockets}
+				l := server.Listener{Host: h, Port: z.Port, Sockets: s.sockets, Timeouts: s.timeouts}
 				switch z.Transport {
 				case "tls":
 					l.Transport, l.TLS = server.TLS, s.tls

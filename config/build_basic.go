@@ -33,6 +33,11 @@ func buildTLS(s *site, o tlsconf.Options) error {
 	return err
 }
 
+func buildTimeouts(s *site, o timeoutsOptions) error {
+	s.timeouts = o.timeouts()
+	return nil
+}
+
 func buildMultisocket(s *site, o multisocketOptions) error {
 	s.sockets = o.Sockets
 	return nil

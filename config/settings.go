@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/clusterdns/clusterdns/config/directive"
+	"github.com/clusterdns/clusterdns/server"
 )
 
 // rootOptions are what a root directive says.
@@ -81,6 +82,11 @@ type timeoutsOptions struct {
 // maxTimeout is CoreDNS's bound.
 const maxTimeout = 24 * time.Hour
 
+// timeouts is what the server is given.
+func (o timeoutsOptions) timeouts() server.Timeouts {
+	return server.Timeouts{Read: o.Read, Write: o.Write, Idle: o.Idle, Queries: max(o.Maxtcpqueries, 0)}
+}
+
 func parseTimeouts(in *directive.Input) (timeoutsOptions, error) {
 	var o timeoutsOptions
 	if err := in.NoArgs(); err != nil {
@@ -92,7 +98,6 @@ func parseTimeouts(in *directive.Input) (timeoutsOptions, error) {
 			return err
 		}
 	}
-	in.Warn(in.Name, "timeouts: does nothing here: connections are closed when they have been idle for ten seconds, or make no progress")
 	return o, directive.ParseOptions(in, &o, []directive.Option[timeoutsOptions]{
 		{Name: "read", Usage: "DURATION", Min: 1, Max: 1, Set: duration(func(o *timeoutsOptions) *time.Duration { return &o.Read })},
 		{Name: "write", Usage: "DURATION", Min: 1, Max: 1, Set: duration(func(o *timeoutsOptions) *time.Duration { return &o.Write })},

@@ -88,14 +88,14 @@ func (s *connSet) remove(c *tracked) {
 	s.wg.Done()
 }
 
-// idle begins the time that a connection may take for its next query; false means that the server stops.
-func (s *connSet) idle(c *tracked) bool {
+// allow gives a connection some time from now for what it is to send next; false means that the server stops.
+func (s *connSet) allow(c *tracked, d time.Duration) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.draining {
 		return false
 	}
-	return c.conn.SetReadDeadline(time.Now().Add(s.engine.limits.TCPIdle)) == nil
+	return c.conn.SetReadDeadline(time.Now().Add(d)) == nil
 }
 
 // stop takes no more connections; each is called for those that are there.

@@ -94,6 +94,7 @@ type engine struct {
 	waiting  sync.WaitGroup
 	deadline deadlines
 	crew     crew
+	drops    drops
 }
 
 // Hooks are told of things that are no handler's business. Nil ones are not called. They may be called concurrently.

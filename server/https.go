@@ -40,12 +40,13 @@ type httpSocket struct {
 func newHTTPSocket(ep *endpoint, e *engine, ln net.Listener, secure bool) *httpSocket {
 	h := &httpSocket{endpoint: ep, conns: newConnSet(e), ln: ln}
 	h.pool.New = func() any { return newDirect(e, nil) }
+	t := ep.timeouts.Load()
 	h.server = &http.Server{
 		Handler:           h,
-		ReadHeaderTimeout: e.limits.TCPIdle,
-		ReadTimeout:       e.limits.TCPIdle,
-		WriteTimeout:      patience + tcpWrite,
-		IdleTimeout:       e.limits.TCPIdle,
+		ReadHeaderTimeout: t.Read,
+		ReadTimeout:       t.Read,
+		WriteTimeout:      patience + t.Write,
+		IdleTimeout:       t.Idle,
 		MaxHeaderBytes:    dohHeader,
 		HTTP2:             &http.HTTP2Config{MaxConcurrentStreams: dohStreams},
 		ErrorLog:          log.New(io.Discard, "", 0), // handshakes that fail are the clients' affair

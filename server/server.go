@@ -23,6 +23,8 @@ type Listener struct {
 	// TLS is what TLS and HTTPS listeners serve with; it is read for every connection, so Apply changes it. HTTPS without one is plain HTTP, for
 	// use behind a proxy.
 	TLS *tls.Config
+	// Timeouts are those of the connections. HTTPS keeps the ones that it was bound with.
+	Timeouts Timeouts
 	// Unrouted see the queries that no block takes: those outside every zone (REFUSED), and malformed ones.
 	Unrouted []Observer
 	Sockets  int // UDP sockets that share the port; 0 for one per CPU that may be used (Linux; elsewhere always one)
@@ -52,12 +54,13 @@ type Server struct {
 
 // endpoint is one bound address: its sockets and the routes that they use now.
 type endpoint struct {
-	table atomic.Pointer[table]
-	tls   atomic.Pointer[tls.Config]
-	addr  netip.AddrPort
-	udp   []*udpSocket
-	tcp   stream
-	wg    sync.WaitGroup // the goroutines that read UDP sockets and accept connections
+	table    atomic.Pointer[table]
+	tls      atomic.Pointer[tls.Config]
+	timeouts atomic.Pointer[Timeouts]
+	addr     netip.AddrPort
+	udp      []*udpSocket
+	tcp      stream
+	wg       sync.WaitGroup // the goroutines that read UDP sockets and accept connections
 }
 
 // stream is a listener of connections.
@@ -114,6 +117,7 @@ func (s *Server) Apply(listeners []Listener) error {
 	for i := range listeners {
 		ep := next[listeners[i].key()]
 		ep.tls.Store(listeners[i].TLS)
+		ep.timeouts.Store(listeners[i].Timeouts.complete(s.engine.limits))
 		ep.table.Store(newTable(s.engine, &listeners[i]))
 	}
 	for _, ep := range fresh {
@@ -198,6 +202,7 @@ func (e *engine) bind(l *Listener) (*endpoint, error) {
 
 func (e *engine) tryBind(l *Listener) (*endpoint, error) {
 	ep := &endpoint{}
+	ep.timeouts.Store(l.Timeouts.complete(e.limits))
 	port, shard := l.Port, 0
 	if l.Transport == UDP {
 		shard = l.sockets()

@@ -11,11 +11,11 @@ import (
 	"github.com/clusterdns/clusterdns/server/wire"
 )
 
-// tcpWrite bounds how long a client may take to accept a reply; one that reads nothing for so long holds memory for nobody.
+// tcpWrite is the default of Timeouts.Write.
 const tcpWrite = 5 * time.Second
 
 // deadlineStep is how much of the idle time may pass before a busy connection's read deadline is moved: moving it for
-// every query of a pipeline would cost more than the query.
+// every query would cost more than the query.
 const deadlineStep = time.Second
 
 // tcpSocket accepts TCP or TLS connections.
@@ -75,23 +75,17 @@ func (l *tcpSocket) closeAll() {
 	l.conns.stop(func(c net.Conn) { c.Close() })
 }
 
-// serve reads queries until the client closes, is idle for too long, or the server drains. The deadline covers a whole query, so
-// a client that sends it byte by byte is cut off like an idle one.
+// serve reads queries until the client closes, is idle or slow for too long, has made as many as it may, or the server drains. A deadline covers a whole
+// query, so a client that sends it byte by byte is cut off like an idle one.
 func (c *tcpConn) serve() {
 	defer c.conn.Close()
 	r := bufio.NewReaderSize(c.conn, 4096)
 	local := addrPort(c.conn.LocalAddr())
 	var moved time.Time
-	for {
-		now := time.Now()
-		if r.Buffered() == 0 && c.flush() != nil {
+	for n := 1; ; n++ {
+		t := c.l.timeouts.Load()
+		if t.Queries > 0 && n > t.Queries || !c.await(r, t, &moved) {
 			break
-		}
-		if now.Sub(moved) > deadlineStep {
-			if !c.l.conns.idle(&c.tracked) {
-				break
-			}
-			moved = now
 		}
 		s := c.l.conns.engine.take()
 		n, err := readFrame(r, &s.in)
@@ -115,6 +109,40 @@ func (c *tcpConn) serve() {
 	}
 	c.wg.Wait()
 	_ = c.flush()
+}
+
+// await waits for the first byte of a query, and begins the time for the rest of it unless all of it is there. moved is when the idle time
+// was last begun.
+func (c *tcpConn) await(r *bufio.Reader, t *Timeouts, moved *time.Time) bool {
+	if whole(r) {
+		return true
+	}
+	if c.flush() != nil { // nothing is held back while we wait
+		return false
+	}
+	if now := time.Now(); now.Sub(*moved) > min(deadlineStep, t.Idle/4) {
+		if !c.l.conns.allow(&c.tracked, t.Idle) {
+			return false
+		}
+		*moved = now
+	}
+	if _, err := r.Peek(1); err != nil {
+		return false
+	}
+	if whole(r) {
+		return true
+	}
+	*moved = time.Time{}
+	return c.l.conns.allow(&c.tracked, t.Read)
+}
+
+// whole says whether a query is in the buffer from its first byte to its last.
+func whole(r *bufio.Reader) bool {
+	if r.Buffered() < 2 {
+		return false
+	}
+	l, err := r.Peek(2)
+	return err == nil && r.Buffered() >= 2+int(binary.BigEndian.Uint16(l))
 }
 
 // readFrame reads one message behind its two-byte length (RFC 1035 4.2.2) into buf, which grows for a long one. A length that is too short
@@ -141,7 +169,7 @@ func (c *tcpConn) write(s *slab) {
 	defer c.mu.Unlock()
 	n := len(s.r.buf)
 	if c.w.Available() < n+2 { // what does not fit is sent now
-		_ = c.conn.SetWriteDeadline(time.Now().Add(tcpWrite))
+		_ = c.conn.SetWriteDeadline(time.Now().Add(c.l.timeouts.Load().Write))
 	}
 	c.last.Store(s.q.Received.UnixNano())
 	_ = c.w.WriteByte(byte(n >> 8))
@@ -155,7 +183,7 @@ func (c *tcpConn) flush() error {
 	if c.w.Buffered() == 0 {
 		return nil
 	}
-	_ = c.conn.SetWriteDeadline(time.Now().Add(tcpWrite))
+	_ = c.conn.SetWriteDeadline(time.Now().Add(c.l.timeouts.Load().Write))
 	return c.w.Flush()
 }
 

@@ -1,8 +1,13 @@
 package server_test
 
 import (
+	"bytes"
 	"context"
+	"errors"
+	"io"
+	"syscall"
 	"testing"
+	"time"
 
 	"github.com/miekg/dns"
 
@@ -136,5 +141,59 @@ func TestManyQueriesOneConnection(t *testing.T) {
 	}
 	if err := <-failed; err != nil {
 		t.Error(err)
+	}
+}
+
+// TestTimeouts bounds what a connection may take, by listener.
+func TestTimeouts(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		what     string
+		timeouts server.Timeouts
+		use      func(c *dns.Conn) error
+	}{
+		{"idle", server.Timeouts{Idle: 50 * time.Millisecond}, ask},
+		{"slow", server.Timeouts{Read: 50 * time.Millisecond}, func(c *dns.Conn) error {
+			_, err := c.Conn.Write([]byte{0, 40, 1})
+			return err
+		}},
+		{"queries", server.Timeouts{Queries: 2}, func(c *dns.Conn) error { return errors.Join(ask(c), ask(c)) }},
+	} {
+		s := server.New(server.DefaultLimits(), server.Hooks{})
+		b := servertest.Block(".", stage(handler(address)))
+		if err := s.Apply([]server.Listener{{Host: "127.0.0.1", Port: "0", Blocks: []*server.Block{b}, Timeouts: c.timeouts}}); err != nil {
+			t.Fatal(err)
+		}
+		conn := dial(t, s.Addrs()["127.0.0.1:0"].String())
+		if err := c.use(conn); err != nil {
+			t.Errorf("%s: %v", c.what, err)
+		}
+		_ = conn.SetReadDeadline(time.Now().Add(8 * time.Second)) // less than any default
+		if _, err := conn.ReadMsg(); !errors.Is(err, io.EOF) && !errors.Is(err, syscall.ECONNRESET) {
+			t.Errorf("%s: %v, want the end of the connection", c.what, err)
+		}
+		if err := s.Shutdown(t.Context()); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// TestHalfAQuery sends a query and the beginning of the next at once: the first is answered without waiting for the rest.
+func TestHalfAQuery(t *testing.T) {
+	t.Parallel()
+	addr, _ := startLimited(t, server.DefaultLimits())
+	c := dial(t, addr)
+	msg := servertest.Pack(t, servertest.Query("x.", dns.TypeA, 0))
+	frame := append([]byte{0, byte(len(msg))}, msg...)
+	if _, err := c.Conn.Write(append(bytes.Clone(frame), frame[:5]...)); err != nil {
+		t.Fatal(err)
+	}
+	for _, rest := range [][]byte{frame[5:], nil} {
+		if _, err := c.ReadMsg(); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := c.Conn.Write(rest); err != nil {
+			t.Fatal(err)
+		}
 	}
 }

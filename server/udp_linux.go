@@ -93,6 +93,7 @@ func (u *udpSocket) serve() {
 	if err != nil {
 		return
 	}
+	defer u.engine.drops.watch(u.conn)()
 	b := new(batch)
 	for i := range b.slabs {
 		b.load(i, u.engine.take())
