@@ -41,7 +41,7 @@ type Instance struct {
 func NewInstance(shared *Shared, port string) *Instance {
 	ctx, cancel := context.WithCancel(context.Background())
 	srv := server.New(server.DefaultLimits(), shared.hooks())
-	shared.prometheus.Watch(srv.Parked, shared.out.Lost)
+	shared.prometheus.Watch(srv.Parked, shared.out.Lost, srv.SocketDrops)
 	i := &Instance{
 		shared: shared, server: srv, port: port,
 		ctx: ctx, cancel: cancel, kick: make(chan struct{}, 1),

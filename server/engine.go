@@ -53,6 +53,9 @@ type Limits struct {
 	TCPIdle time.Duration
 	// UDPRead is the longest query taken over UDP.
 	UDPRead int
+	// Poison fills the buffers of answered queries with garbage before they are used again, so that whoever kept one is found out. It is
+	// for tests.
+	Poison bool
 }
 
 // DefaultLimits are the limits of a server that sets none.
@@ -88,7 +91,6 @@ type responder interface {
 type engine struct {
 	limits   Limits
 	hooks    Hooks
-	poison   bool
 	slabs    sync.Pool
 	parked   atomic.Int64
 	waiting  sync.WaitGroup
@@ -152,7 +154,7 @@ func (e *engine) release(s *slab) {
 	if cap(s.r.scratch) > 16<<10 {
 		s.r.scratch = nil
 	}
-	if e.poison {
+	if e.limits.Poison {
 		poison(s.in)
 		poison(s.r.buf[:cap(s.r.buf)])
 		poison(s.r.scratch[:cap(s.r.scratch)])

@@ -100,8 +100,9 @@ func (m *Metrics) HTTPSResponse(server string, status int) {
 	m.https.WithLabelValues(server, strconv.Itoa(status)).Inc()
 }
 
-// Watch registers what is read from others at each scrape: the number of parked queries, and that of log lines lost.
-func (m *Metrics) Watch(parked func() int64, linesLost func() uint64) {
+// Watch registers what is read from others at each scrape: the number of parked queries, that of log lines lost, and that of datagrams that
+// the kernel dropped.
+func (m *Metrics) Watch(parked func() int64, linesLost, socketDrops func() uint64) {
 	m.registry.MustRegister(
 		prom.NewGaugeFunc(prom.GaugeOpts{
 			Name: "clusterdns_queries_parked", Help: "Queries that wait for an upstream server or another slow answer at the moment.",
@@ -109,6 +110,10 @@ func (m *Metrics) Watch(parked func() int64, linesLost func() uint64) {
 		prom.NewCounterFunc(prom.CounterOpts{
 			Name: "clusterdns_log_lines_lost_total", Help: "Lines of the log dropped because the output took them too slowly.",
 		}, func() float64 { return float64(linesLost()) }),
+		prom.NewCounterFunc(prom.CounterOpts{
+			Name: "clusterdns_dns_udp_socket_drops_total",
+			Help: "Datagrams that the kernel dropped because they came faster than they were answered.",
+		}, func() float64 { return float64(socketDrops()) }),
 	)
 }
 

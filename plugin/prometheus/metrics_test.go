@@ -33,7 +33,7 @@ func busy(t *testing.T) (*prom.Registry, *Metrics) {
 	t.Helper()
 	reg := prom.NewRegistry()
 	m := NewMetrics(reg, Build{"1.0.0", "abcdef"})
-	m.Watch(func() int64 { return 3 }, func() uint64 { return 0 })
+	m.Watch(func() int64 { return 3 }, func() uint64 { return 0 }, func() uint64 { return 0 })
 	m.Apply([]Enabled{{"dns://:53", ".", "", []string{"errors", "kubernetes"}}}, Options{Clients: 5})
 	d := servertest.Direct(observed(m, Options{Clients: 5}))
 	for _, q := range []*dns.Msg{
