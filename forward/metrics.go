@@ -45,7 +45,10 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 		duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name:    "coredns_proxy_request_duration_seconds",
 			Help:    "How long upstreams took to reply.",
-			Buckets: prometheus.ExponentialBuckets(0.00025, 2, 16)}, []string{"proxy_name", "to", "rcode"}),
+			Buckets: prometheus.ExponentialBuckets(0.00025, 2, 16),
+			// CoreDNS's resolution, and bounds where it has none: 160 buckets span three decades.
+			NativeHistogramBucketFactor: 1.05, NativeHistogramMaxBucketNumber: 160, NativeHistogramMinResetDuration: time.Hour,
+		}, []string{"proxy_name", "to", "rcode"}),
 		probes: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "coredns_proxy_healthcheck_failures_total",
 			Help: "Probes of upstreams in trouble that failed."}, to),

@@ -111,6 +111,7 @@ func (s *session) oversee(ctx context.Context) {
 			if !synced {
 				synced = true
 				s.status.synced(time.Since(begun))
+				notify(s.reconnected) // the first check: client-go has no times of watches, and dashboards look for some at once
 			}
 			// A list leaves several times its size behind as garbage, which the runtime would give back only over minutes.
 			debug.FreeOSMemory()
