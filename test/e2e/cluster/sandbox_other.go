@@ -1,0 +1,11 @@
+//go:build !linux
+
+package cluster
+
+import "errors"
+
+// Inside reports whether this process is the one that works in the sandbox.
+func Inside() bool { return false }
+
+// Enter needs Linux's namespaces.
+func Enter() (int, error) { return 1, errors.New("namespaces are Linux's") }
