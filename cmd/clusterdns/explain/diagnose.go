@@ -105,8 +105,8 @@ func (b *backing) noteHeadless(x *Explanation, ready, total int) {
 	}
 	for i := range b.report.Ports {
 		p := &b.report.Ports[i]
-		if len(p.leads) == 1 && p.leads[0] != p.Port {
-			x.note("a headless Service does not translate ports: connect to %d, not to %d", p.leads[0], p.Port)
+		if len(p.LeadsTo) == 1 && p.LeadsTo[0] != p.Port {
+			x.note("a headless Service does not translate ports: connect to %d, not to %d", p.LeadsTo[0], p.Port)
 		}
 	}
 }
@@ -138,8 +138,8 @@ func (b *backing) anyPort(s *subject) uint16 {
 		if p.Protocol != "TCP" || p.Problem != "" || s.port != "" && !strings.EqualFold(p.Name, s.port) {
 			continue
 		}
-		if b.info.Headless && len(p.leads) > 0 {
-			return p.leads[0]
+		if b.info.Headless && len(p.LeadsTo) > 0 {
+			return p.LeadsTo[0]
 		}
 		return p.Port
 	}

@@ -26,13 +26,12 @@ type Service struct {
 
 // Port is a port of a Service.
 type Port struct {
-	Name     string `json:"name,omitempty"`
-	Port     uint16 `json:"port"`
-	Protocol string `json:"protocol"`
-	Target   string `json:"targetPort,omitempty"`
-	Problem  string `json:"problem,omitempty"` // why connections to it will not work
-
-	leads []uint16 // ports of endpoints that it leads to
+	Name     string   `json:"name,omitempty"`
+	Port     uint16   `json:"port"`
+	Protocol string   `json:"protocol"`
+	Target   string   `json:"targetPort,omitempty"`
+	LeadsTo  []uint16 `json:"leadsTo,omitempty"` // ports of endpoints
+	Problem  string   `json:"problem,omitempty"` // why connections to it will not work
 }
 
 // Slice is an EndpointSlice.
@@ -178,8 +177,8 @@ func (b *backing) follow(p *Port) {
 			continue
 		}
 		for _, q := range s.Ports {
-			if q.Name == p.Name && q.Protocol == p.Protocol && !slices.Contains(p.leads, q.Port) {
-				p.leads = append(p.leads, q.Port)
+			if q.Name == p.Name && q.Protocol == p.Protocol && !slices.Contains(p.LeadsTo, q.Port) {
+				p.LeadsTo = append(p.LeadsTo, q.Port)
 			}
 		}
 	}
@@ -191,7 +190,7 @@ func (b *backing) problem(p *Port, endpoints int) string {
 	switch {
 	case endpoints == 0:
 		return "no endpoints"
-	case len(p.leads) > 0:
+	case len(p.LeadsTo) > 0:
 		return b.undeclared(p)
 	case p.Target != "" && !numeric(p.Target) && b.podsKnown:
 		return fmt.Sprintf("no container of its Pods has a port named %s%s", p.Target, b.declared())
@@ -215,7 +214,7 @@ func (b *backing) undeclared(p *Port) string {
 			}
 			known++
 			ports := portsOf(pod)
-			if len(ports) == 0 || slices.ContainsFunc(ports, func(q kubernetes.Port) bool { return slices.Contains(p.leads, q.Number) }) {
+			if len(ports) == 0 || slices.ContainsFunc(ports, func(q kubernetes.Port) bool { return slices.Contains(p.LeadsTo, q.Number) }) {
 				return ""
 			}
 		}
@@ -223,7 +222,7 @@ func (b *backing) undeclared(p *Port) string {
 	if known == 0 {
 		return ""
 	}
-	return fmt.Sprintf("leads to port %d, which no container of its Pods declares%s", p.leads[0], b.declared())
+	return fmt.Sprintf("leads to port %d, which no container of its Pods declares%s", p.LeadsTo[0], b.declared())
 }
 
 // podOf is the Pod of an endpoint, by name or else by address, or nil.

@@ -135,7 +135,7 @@ func (p *page) service(s *Service) {
 		if t.Target != "" {
 			text += ", targetPort " + t.Target
 		}
-		for j, l := range t.leads {
+		for j, l := range t.LeadsTo {
 			if j == 0 {
 				text += ", leads to "
 			} else {
