@@ -38,7 +38,7 @@ func Block(zone string, chain ...server.Stage) *server.Block {
 // Start serves blocks over UDP and TCP on a free port until the test ends.
 func Start(t testing.TB, blocks ...*server.Block) *Server {
 	t.Helper()
-	s := server.New(server.DefaultLimits(), strict())
+	s := server.New(limits(), strict())
 	if err := s.Apply([]server.Listener{{Host: "127.0.0.1", Port: "0", Blocks: blocks}}); err != nil {
 		t.Fatal(err)
 	}
@@ -50,6 +50,13 @@ func Start(t testing.TB, blocks ...*server.Block) *Server {
 		}
 	})
 	return &Server{Addr: s.Addrs()["127.0.0.1:0"].String(), Blocks: blocks, server: s}
+}
+
+// limits are the default ones, with buffers that are poisoned between queries.
+func limits() server.Limits {
+	l := server.DefaultLimits()
+	l.Poison = true
+	return l
 }
 
 // strict are hooks that do not let a handler's panic pass for SERVFAIL.
@@ -92,7 +99,7 @@ func (s *Server) Ask(t testing.TB, name string, typ uint16) *dns.Msg {
 
 // Direct asks blocks in process, without sockets.
 func Direct(blocks ...*server.Block) *server.Direct {
-	return server.New(server.DefaultLimits(), strict()).Direct(blocks)
+	return server.New(limits(), strict()).Direct(blocks)
 }
 
 // Pack is the wire form of m.
