@@ -420,8 +420,12 @@ func TestReloadByLink(t *testing.T) {
 	}
 	p := start(t, t.TempDir(), "", "-p", "0", "-conf", filepath.Join(dir, "Corefile"))
 	addr := p.addr()
+	began := time.Now()
 	version("..2", orgOnly)
 	p.find("Reloading complete", 1)
+	if took := time.Since(began); took > 2*time.Second {
+		t.Errorf("the reload took %s", took)
+	}
 	p.until(addr, "example.com.", dns.RcodeRefused)
 	version("..3", everybody)
 	p.find("Reloading complete", 2)
