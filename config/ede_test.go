@@ -1,6 +1,7 @@
 package config_test
 
 import (
+	"net"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -24,6 +25,38 @@ metadata: {name: db, namespace: staging}
 spec: {clusterIP: 10.96.0.1}
 `
 
+// asked gives the rcode of the reply that a Corefile has to a question, and the codes and texts of its Extended DNS Errors.
+func asked(t *testing.T, corefile, name string) (rcode string, reasons []dns.EDNS0_EDE) {
+	t.Helper()
+	c, err := config.Parse(config.Source{Name: "Corefile", Text: []byte(corefile)}, config.DefaultPort)
+	if err != nil {
+		t.Fatal(err)
+	}
+	o, err := config.NewOffline(t.Context(), c, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(o.Close)
+	q := new(dns.Msg)
+	q.SetQuestion(name, dns.TypeA)
+	q.SetEdns0(1232, false)
+	b, err := q.Pack()
+	if err != nil {
+		t.Fatal(err)
+	}
+	reply, _ := o.Server().Direct(o.Listeners()[0].Blocks).Answer(b, netip.MustParseAddrPort("127.0.0.1:4000"), server.UDP)
+	var r dns.Msg
+	if err := r.Unpack(reply); err != nil {
+		t.Fatal(err)
+	}
+	for _, opt := range r.IsEdns0().Option {
+		if e, ok := opt.(*dns.EDNS0_EDE); ok {
+			reasons = append(reasons, *e)
+		}
+	}
+	return dns.RcodeToString[r.Rcode], reasons
+}
+
 // TestReasons: which reason a reply has by the directives of its block.
 func TestReasons(t *testing.T) {
 	t.Parallel()
@@ -39,35 +72,41 @@ func TestReasons(t *testing.T) {
 		"view v {\n expr server_port() != ''\n }": "no service db in prod",
 	} {
 		text := ".:53 {\n" + directives + "\n kubernetes cluster.local {\n  manifests \"" + file + "\"\n }\n}\n"
-		c, err := config.Parse(config.Source{Name: "Corefile", Text: []byte(text)}, config.DefaultPort)
-		if err != nil {
-			t.Fatal(err)
-		}
-		o, err := config.NewOffline(t.Context(), c, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(o.Close)
-		q := new(dns.Msg)
-		q.SetQuestion("db.prod.svc.cluster.local.", dns.TypeA)
-		q.SetEdns0(1232, false)
-		b, err := q.Pack()
-		if err != nil {
-			t.Fatal(err)
-		}
-		reply, _ := o.Server().Direct(o.Listeners()[0].Blocks).Answer(b, netip.MustParseAddrPort("127.0.0.1:4000"), server.UDP)
-		var r dns.Msg
-		if err := r.Unpack(reply); err != nil {
-			t.Fatal(err)
-		}
+		rcode, reasons := asked(t, text, "db.prod.svc.cluster.local.")
 		var got []string
-		for _, opt := range r.IsEdns0().Option {
-			if e, ok := opt.(*dns.EDNS0_EDE); ok {
-				got = append(got, e.ExtraText)
+		for _, e := range reasons {
+			got = append(got, e.ExtraText)
+		}
+		if rcode != "NXDOMAIN" || strings.Join(got, "|") != want {
+			t.Errorf("%q: %s %q, want %q", directives, rcode, got, want)
+		}
+	}
+}
+
+// TestFailureReasons: SERVFAIL says what failed.
+func TestFailureReasons(t *testing.T) {
+	t.Parallel()
+	closed, err := net.ListenPacket("udp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	closed.Close()
+	addr := closed.LocalAddr().String()
+	for name, c := range map[string]struct {
+		directives string
+		code       uint16
+		text       string
+	}{
+		"upstream":   {"forward . " + addr, server.EDENoReachable, addr},
+		"not synced": {"kubernetes {\n  endpoint http://" + addr + "\n  startup_timeout 0s\n }\n forward . " + addr, server.EDENotReady, "have not been read yet"},
+		"nobody":     {"hosts {\n  192.0.2.1 other.example\n  fallthrough\n }", server.EDEOther, "no directive"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			rcode, got := asked(t, ".:53 {\n "+c.directives+"\n}\n", "www.example.com.")
+			if rcode != "SERVFAIL" || len(got) != 1 || got[0].InfoCode != c.code || !strings.Contains(got[0].ExtraText, c.text) {
+				t.Errorf("%s %v", rcode, got)
 			}
-		}
-		if r.Rcode != dns.RcodeNameError || strings.Join(got, "|") != want {
-			t.Errorf("%q: %s %q, want %q", directives, dns.RcodeToString[r.Rcode], got, want)
-		}
+		})
 	}
 }
