@@ -183,8 +183,11 @@ func (v *view) upstreams(all []Upstream, ch change) {
 	}
 }
 
-// The size of a chart in its own units.
-const chartWidth, chartHeight = 240, 40
+// The size of a chart in its own units, and how many values it is made for at the least: a minute's.
+const (
+	chartWidth, chartHeight = 240, 40
+	fewest                  = 12
+)
 
 // charts draws how rate and latency went.
 func (v *view) charts(all []*sample) {
@@ -196,6 +199,7 @@ func (v *view) charts(all []*sample) {
 		ch := change{all[i-1], all[i]}
 		rates, slow = append(rates, ch.rate("requests", "")), append(slow, ch.percentile(0.99).Seconds())
 	}
+	v.Values["span"] = age(tick * time.Duration(max(len(rates), fewest)))
 	v.Charts["rate"], v.Values["rate.most"] = line(rates), number(highest(rates))
 	v.Charts["p99"], v.Values["p99.most"] = line(slow), short(time.Duration(highest(slow)*float64(time.Second)))
 }
@@ -216,7 +220,7 @@ func line(values []float64) string {
 		if most > 0 {
 			y -= x / most * (chartHeight - 2)
 		}
-		fmt.Fprintf(&b, "%.1f,%.1f ", chartWidth-float64(len(values)-1-i)*chartWidth/(kept-1), y)
+		fmt.Fprintf(&b, "%.1f,%.1f ", chartWidth-float64(len(values)-1-i)*chartWidth/float64(max(len(values), fewest)-1), y)
 	}
 	return strings.TrimSpace(b.String())
 }
@@ -307,15 +311,23 @@ func short(d time.Duration) string {
 
 // age is how long something lasts in its two largest units.
 func age(d time.Duration) string {
-	d = d.Truncate(time.Second)
-	days, hours, minutes := int(d.Hours())/24, int(d.Hours())%24, int(d.Minutes())%60
-	switch {
-	case days > 0:
-		return fmt.Sprintf("%d d %d h", days, hours)
-	case hours > 0:
-		return fmt.Sprintf("%d h %d min", hours, minutes)
-	case minutes > 0:
-		return fmt.Sprintf("%d min %d s", minutes, int(d.Seconds())%60)
+	units := []struct {
+		name string
+		of   time.Duration
+	}{{"d", 24 * time.Hour}, {"h", time.Hour}, {"min", time.Minute}, {"s", time.Second}}
+	for i, u := range units {
+		n := d / u.of
+		switch {
+		case n == 0 && i < len(units)-1:
+			continue
+		case i == len(units)-1:
+			return fmt.Sprintf("%d s", n)
+		}
+		next := units[i+1]
+		if rest := d % u.of / next.of; rest > 0 {
+			return fmt.Sprintf("%d %s %d %s", n, u.name, rest, next.name)
+		}
+		return fmt.Sprintf("%d %s", n, u.name)
 	}
-	return fmt.Sprintf("%d s", int(d.Seconds()))
+	return ""
 }
