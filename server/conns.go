@@ -98,6 +98,13 @@ func (s *connSet) allow(c *tracked, d time.Duration) bool {
 	return c.conn.SetReadDeadline(time.Now().Add(d)) == nil
 }
 
+// stopping says whether the server drains.
+func (s *connSet) stopping() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.draining
+}
+
 // stop takes no more connections; each is called for those that are there.
 func (s *connSet) stop(each func(net.Conn)) {
 	s.mu.Lock()

@@ -18,6 +18,13 @@ const tcpWrite = 5 * time.Second
 // every query would cost more than the query.
 const deadlineStep = time.Second
 
+// What a draining server still reads of a connection: what has arrived, which is there at once, and of a client that never stops no more than
+// so many buffers. To close with something unread would reset the connection, and take replies that are under way with it.
+const (
+	lastRead  = 20 * time.Millisecond
+	lastReads = 64
+)
+
 // tcpSocket accepts TCP or TLS connections.
 type tcpSocket struct {
 	*endpoint
@@ -35,10 +42,11 @@ func newTCPSocket(ep *endpoint, e *engine, ln net.Listener, t Transport, shard i
 // its reply is sent when it is there (RFC 7766 6.2.1.1).
 type tcpConn struct {
 	tracked
-	l  *tcpSocket
-	mu sync.Mutex // guards w
-	w  *bufio.Writer
-	wg sync.WaitGroup // queries of this connection that are parked
+	l         *tcpSocket
+	mu        sync.Mutex // guards w
+	w         *bufio.Writer
+	wg        sync.WaitGroup // queries of this connection that are parked
+	lastReads int            // that a draining server has made
 }
 
 func (l *tcpSocket) serve() {
@@ -122,18 +130,27 @@ func (c *tcpConn) await(r *bufio.Reader, t *Timeouts, moved *time.Time) bool {
 	}
 	if now := time.Now(); now.Sub(*moved) > min(deadlineStep, t.Idle/4) {
 		if !c.l.conns.allow(&c.tracked, t.Idle) {
-			return false
+			return c.awaitLast(r)
 		}
 		*moved = now
 	}
 	if _, err := r.Peek(1); err != nil {
-		return false
+		return c.l.conns.stopping() && c.awaitLast(r)
 	}
 	if whole(r) {
 		return true
 	}
 	*moved = time.Time{}
-	return c.l.conns.allow(&c.tracked, t.Read)
+	return c.l.conns.allow(&c.tracked, t.Read) || c.awaitLast(r)
+}
+
+// awaitLast is await while the server drains: only what has arrived counts.
+func (c *tcpConn) awaitLast(r *bufio.Reader) bool {
+	if c.lastReads++; c.lastReads > lastReads || c.conn.SetReadDeadline(time.Now().Add(lastRead)) != nil {
+		return false
+	}
+	_, err := r.Peek(1)
+	return err == nil
 }
 
 // whole says whether a query is in the buffer from its first byte to its last.
