@@ -1,7 +1,7 @@
 # Short names for what CONTRIBUTING.md describes; nothing here does more than its one command.
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo devel)
 
-.PHONY: build test race lint ci demo e2e screenshots
+.PHONY: build test race lint ci demo e2e screenshots fuzz vuln soak
 
 build: ## the binary, static, as it is in the image
 	CGO_ENABLED=0 go build -trimpath -ldflags "-s -w -X main.version=$(VERSION)" -o bin/clusterdns ./cmd/clusterdns
@@ -23,6 +23,15 @@ demo: ## the demo cluster on 127.0.0.1:1053
 
 e2e: ## the shipped manifests in a real one-node cluster (Linux, root)
 	go -C test/e2e test -count=1 -timeout 30m -v ./...
+
+fuzz: ## every fuzz target for a minute
+	bash test/fuzz/run.sh 60
+
+vuln: ## known vulnerabilities in what the binary calls
+	bash test/vuln/run.sh
+
+soak: ## an hour of load, churn, reloads and malformed packets
+	go run ./test/soak
 
 screenshots: ## the pictures of the documentation, in Chromium
 	SCREENSHOTS=$(CURDIR)/docs/images go -C test/page test -count=1 -timeout 15m -run TestScreenshots -v ./...
