@@ -47,6 +47,7 @@ type reloading struct {
 	*process
 	api      *kubetest.Server
 	asked    atomic.Int64 // questions to the upstream for the cached name
+	silent   atomic.Bool  // the upstream does not answer
 	http     string
 	conf     string
 	kube, up string
@@ -61,6 +62,9 @@ func startStateful(t *testing.T) (r *reloading, addr string) {
 	r.up = servertest.Upstream(t, func(w dns.ResponseWriter, q *dns.Msg) {
 		if q.Question[0].Name == cachedName {
 			r.asked.Add(1)
+		}
+		if r.silent.Load() {
+			return
 		}
 		m := new(dns.Msg)
 		m.SetReply(q)
