@@ -165,24 +165,21 @@ const leastWidth = 0.6
 
 // draw makes bars of the report.
 func (p *trial) draw() {
-	most := 1
+	most, best := 1, ndots.Best(p.Report.Summaries)
 	for i := range p.Report.Summaries {
 		most = max(most, p.Report.Summaries[i].Queries)
 	}
 	for i := range p.Report.Summaries {
 		s := &p.Report.Summaries[i]
-		out := setting{Summary: s, Open: s.NDots == mostDots, All: percentOf(s.Queries, most), Missing: percentOf(s.NXDomains, most)}
-		var longest time.Duration
-		for j := range s.Trace {
-			longest = max(longest, s.Trace[j].Took)
-		}
+		out := setting{Summary: s, Open: s.NDots == mostDots || s.NDots == best, All: percentOf(s.Queries, most), Missing: percentOf(s.NXDomains, most)}
 		for j := range s.Trace {
 			l := lookup{Lookup: &s.Trace[j]}
 			for k := range l.Lookup.Queries {
 				q := &l.Lookup.Queries[k]
-				left := percentOf(int(q.Start), int(longest))
-				width := max(percentOf(int(q.Took), int(longest)), leastWidth)
-				l.Queries = append(l.Queries, query{q, classOf(q), min(left, 100-leastWidth), min(width, 100)})
+				left := percentOf(int(q.Start), int(l.Took))
+				width := max(percentOf(int(q.Took), int(l.Took)), leastWidth)
+				left = min(left, 100-leastWidth)
+				l.Queries = append(l.Queries, query{q, classOf(q), left, min(width, 100-left)})
 			}
 			out.Lookups = append(out.Lookups, l)
 		}

@@ -21,7 +21,7 @@ type shot struct {
 }
 
 // busy is how long the server has had queries before its overview is shown: as long as its chart takes to look like one.
-const busy = 70 * time.Second
+const busy = 40 * time.Second
 
 // TestScreenshots makes the pictures of the documentation.
 func TestScreenshots(t *testing.T) {
@@ -43,14 +43,14 @@ func TestScreenshots(t *testing.T) {
 	<-time.After(busy)
 	const measured = "ndots?names=web-svc.service-lab+api.example.com&delay=5ms"
 	for _, s := range []shot{
-		{"console-overview.png", d.page, 1200, 1180, "light"},
-		{"console-overview-dark.png", d.page, 1200, 1180, "dark"},
+		{"console-overview.png", d.page, 1200, 1120, "light"},
+		{"console-overview-dark.png", d.page, 1200, 1120, "dark"},
 		{"console-overview-narrow.png", d.page, 390, 844, "light"},
 		{"console-services.png", d.page + "services", 1200, 1000, "light"},
 		{"console-services-narrow.png", d.page + "services?q=web", 390, 844, "dark"},
 		{"console-explain.png", d.page + "explain?name=web-wrong-port.service-lab&from=default", 1200, 1150, "light"},
 		{"console-explain-dark.png", d.page + "explain?name=web-no-endpoints&from=service-lab", 1200, 900, "dark"},
-		{"console-ndots.png", d.page + measured, 1200, 1000, "light"},
+		{"console-ndots.png", d.page + measured, 1200, 1480, "light"},
 		{"console-ndots-narrow.png", d.page + measured, 390, 844, "dark"},
 		{"ndots-report.png", "file://" + report, 1120, 1100, "light"},
 		{"ndots-report-dark.png", "file://" + report, 1120, 1100, "dark"},
@@ -64,7 +64,7 @@ func TestScreenshots(t *testing.T) {
 		}
 		var png []byte
 		b.run(chromedp.CaptureScreenshot(&png))
-		if err := os.WriteFile(filepath.Join(folder, s.file), png, 0o600); err != nil {
+		if err := os.WriteFile(filepath.Join(folder, s.file), png, 0o644); err != nil {
 			t.Fatal(err)
 		}
 	}

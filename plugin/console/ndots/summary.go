@@ -88,6 +88,17 @@ func Advice(all []Summary) []string {
 
 func perLookup(s *Summary) string { return fmt.Sprintf("%.1f", float64(s.Queries)/float64(s.Lookups)) }
 
+// Best is the value of ndots that is best of the summaries of one resolver; there must be one.
+func Best(group []Summary) int {
+	best := &group[0]
+	for i := range group {
+		if better(&group[i], best) {
+			best = &group[i]
+		}
+	}
+	return best.NDots
+}
+
 // better prefers what finds more names, then what asks less, then what stays closer to the default of 5.
 func better(a, b *Summary) bool {
 	switch {
@@ -105,11 +116,14 @@ func savings(s *Summary) []string {
 	if s.Queries <= direct {
 		return nil
 	}
-	return []string{
+	out := []string{
 		fmt.Sprintf("At ndots:%d, trailing dots in the names (or full names) would save %d of %d queries; autopath the same, with no change to the names.",
 			s.NDots, s.Queries-direct, s.Queries),
-		fmt.Sprintf("A node-local cache would let %d of %d queries leave the node, each question once.", s.distinct, s.Queries),
 	}
+	if s.distinct < s.Queries {
+		out = append(out, fmt.Sprintf("A node-local cache would let %d of %d queries leave the node, each question once.", s.distinct, s.Queries))
+	}
+	return out
 }
 
 // byResolver groups summaries, which are in order, by their resolver.
