@@ -216,7 +216,7 @@ func (q *Query) parse(h wire.Header) wire.RCode {
 	if op := h.Flags.Opcode(); op != wire.OpcodeQuery && op != wire.OpcodeNotify {
 		return wire.RCodeNotImp
 	}
-	if h.QDCount != 1 || h.ANCount > 1 || h.NSCount > 1 || h.ARCount > 2 {
+	if !plausible(h) {
 		return wire.RCodeFormErr
 	}
 	p, err := q.Name.Parse(q.raw, wire.HeaderLen)
@@ -226,7 +226,7 @@ func (q *Query) parse(h wire.Header) wire.RCode {
 	end := p + 4
 	q.Type = wire.Type(uint16(q.raw[p])<<8 | uint16(q.raw[p+1]))
 	q.Class = wire.Class(uint16(q.raw[p+2])<<8 | uint16(q.raw[p+3]))
-	if end != len(q.raw) || h.ARCount > 0 || h.ANCount > 0 || h.NSCount > 0 {
+	if end != len(q.raw) || h.ANCount|h.NSCount|h.ARCount != 0 {
 		if q.EDNS, err = wire.FindOPT(q.raw, h, end); err != nil {
 			q.EDNS = wire.EDNS{}
 			return wire.RCodeFormErr
@@ -240,6 +240,11 @@ func (q *Query) parse(h wire.Header) wire.RCode {
 		return wire.RCodeFormErr
 	}
 	return wire.RCodeNoError
+}
+
+// plausible reports whether a query has one question and no more other records than queries of any kind carry.
+func plausible(h wire.Header) bool {
+	return h.QDCount == 1 && h.ANCount <= 1 && h.NSCount <= 1 && h.ARCount <= 2
 }
 
 // size is the longest reply that may be sent to q's client.
