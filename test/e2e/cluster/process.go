@@ -8,7 +8,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"syscall"
 	"time"
 )
 
@@ -60,7 +59,7 @@ func (c *Cluster) start(name string, args ...string) (*process, error) {
 	p := &process{name: name, cmd: exec.Command(filepath.Join(c.Bin, name), args...), done: make(chan struct{})}
 	p.cmd.Dir, p.cmd.Stdout, p.cmd.Stderr = c.run, log, log
 	p.cmd.Env = append(os.Environ(), "PATH="+c.Bin+":"+os.Getenv("PATH"))
-	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	ownSession(p.cmd)
 	if err := p.cmd.Start(); err != nil {
 		return nil, err
 	}

@@ -64,6 +64,9 @@ func Enter() (int, error) {
 	return 0, err
 }
 
+// ownSession keeps the signals of a terminal from a command: whoever interrupts a test wants the test to clean up.
+func ownSession(c *exec.Cmd) { c.SysProcAttr = &syscall.SysProcAttr{Setsid: true} }
+
 // initProcess prepares the sandbox, runs the work in it, and reaps the processes whose parents have ended.
 func initProcess() int {
 	if err := prepare(); err != nil {

@@ -1,3 +1,5 @@
+//go:build linux
+
 // Command lab is what the end-to-end tests run in pods: a web server whose readiness can be switched, and clients with Go's resolver.
 package main
 
