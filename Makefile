@@ -31,7 +31,7 @@ vuln: ## known vulnerabilities in what the binary calls
 	bash test/vuln/run.sh
 
 soak: ## an hour of load, churn, reloads and malformed packets
-	go run ./test/soak
+	go test -count=1 -v -timeout 2h ./test/soak -minutes 60 -rate 10000
 
 screenshots: ## the pictures of the documentation, in Chromium
 	SCREENSHOTS=$(CURDIR)/docs/images go -C test/page test -count=1 -timeout 15m -run TestScreenshots -v ./...
