@@ -53,7 +53,9 @@ dns-version.cluster.local. 28800 IN TXT "1.1.0"
 out.prod.svc.cluster.local. 5 IN CNAME www.example.org.
 web.prod.svc.cluster.local. 5 IN A 10.96.0.1
 web.prod.svc.cluster.local. 5 IN AAAA fd00::1`), "\n")
-	rest := slices.DeleteFunc(got, func(s string) bool { return strings.Contains(s, " SOA ") || strings.Contains(s, " NS ") || strings.HasPrefix(s, "ns.dns.") })
+	rest := slices.DeleteFunc(got, func(s string) bool {
+		return strings.Contains(s, " SOA ") || strings.Contains(s, " NS ") || strings.HasPrefix(s, "ns.dns.")
+	})
 	slices.Sort(rest)
 	slices.Sort(want)
 	if !slices.Equal(rest, want) {

@@ -219,13 +219,10 @@ func (q *Query) parse(h wire.Header) wire.RCode {
 	if !plausible(h) {
 		return wire.RCodeFormErr
 	}
-	p, err := q.Name.Parse(q.raw, wire.HeaderLen)
-	if err != nil || p+4 > len(q.raw) {
+	end, err := q.question()
+	if err != nil {
 		return wire.RCodeFormErr
 	}
-	end := p + 4
-	q.Type = wire.Type(uint16(q.raw[p])<<8 | uint16(q.raw[p+1]))
-	q.Class = wire.Class(uint16(q.raw[p+2])<<8 | uint16(q.raw[p+3]))
 	if end != len(q.raw) || h.ANCount|h.NSCount|h.ARCount != 0 {
 		if q.EDNS, err = wire.FindOPT(q.raw, h, end); err != nil {
 			q.EDNS = wire.EDNS{}
@@ -240,6 +237,20 @@ func (q *Query) parse(h wire.Header) wire.RCode {
 		return wire.RCodeFormErr
 	}
 	return wire.RCodeNoError
+}
+
+// question reads name, type and class, and gives the offset behind them.
+func (q *Query) question() (end int, err error) {
+	p, err := q.Name.Parse(q.raw, wire.HeaderLen)
+	if err != nil {
+		return 0, err
+	}
+	if p+4 > len(q.raw) {
+		return 0, wire.ErrShort
+	}
+	q.Type = wire.Type(uint16(q.raw[p])<<8 | uint16(q.raw[p+1]))
+	q.Class = wire.Class(uint16(q.raw[p+2])<<8 | uint16(q.raw[p+3]))
+	return p + 4, nil
 }
 
 // plausible reports whether a query has one question and no more other records than queries of any kind carry.

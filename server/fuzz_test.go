@@ -47,7 +47,7 @@ func FuzzQuery(f *testing.F) {
 		if err := m.Unpack(reply); err != nil {
 			t.Fatalf("reply %x to %x: %v", reply, query, err)
 		}
-		if m.Id != binary.BigEndian.Uint16(query) || !m.Response || int(m.Opcode) != int(query[2]>>3&0xF) {
+		if m.Id != binary.BigEndian.Uint16(query) || !m.Response || m.Opcode != int(query[2]>>3&0xF) {
 			t.Fatalf("%v\ndoes not belong to %x", m.MsgHdr, query)
 		}
 		if m.Rcode == dns.RcodeFormatError || m.Rcode == dns.RcodeNotImplemented {

@@ -128,7 +128,7 @@ func (s *Server) Apply(listeners []Listener) error {
 			go func() {
 				ctx, cancel := context.WithTimeout(context.Background(), patience)
 				defer cancel()
-				s.drain(ctx, []*endpoint{ep})
+				_ = s.drain(ctx, []*endpoint{ep}) // at its end the sockets are closed anyhow
 			}()
 		}
 	}

@@ -88,28 +88,31 @@ func policy(l *directive.Line) (Policy, error) {
 		return p, l.Name.Errorf("acl: %s takes no lines in braces", l.Name.Text)
 	}
 	for args := l.Args; len(args) > 0; {
-		section := args[0]
 		n := 1
 		for n < len(args) && !keyword(args[n].Text) {
 			n++
 		}
-		var err error
-		switch values := args[1:n]; {
-		case !keyword(section.Text):
-			err = section.Errorf("acl: type or net must follow %s, found %q", l.Name.Text, section.Text)
-		case len(values) == 0:
-			err = section.Errorf("acl: %s needs something behind it", section.Text)
-		case strings.EqualFold(section.Text, "type"):
-			p.Types, err = types(p.Types, values)
-		default:
-			p.Nets, err = nets(p.Nets, values)
-		}
-		if err != nil {
+		if err := p.section(l.Name.Text, args[0], args[1:n]); err != nil {
 			return p, err
 		}
 		args = args[n:]
 	}
 	return p, nil
+}
+
+// section reads the word type or net and what stands behind it.
+func (p *Policy) section(action string, word directive.Arg, values []directive.Arg) (err error) {
+	switch {
+	case !keyword(word.Text):
+		err = word.Errorf("acl: type or net must follow %s, found %q", action, word.Text)
+	case len(values) == 0:
+		err = word.Errorf("acl: %s needs something behind it", word.Text)
+	case strings.EqualFold(word.Text, "type"):
+		p.Types, err = types(p.Types, values)
+	default:
+		p.Nets, err = nets(p.Nets, values)
+	}
+	return err
 }
 
 func keyword(s string) bool { return strings.EqualFold(s, "type") || strings.EqualFold(s, "net") }

@@ -186,11 +186,13 @@ func (h *Auto) look() {
 func (h *Auto) files() (map[wire.Zone]string, error) {
 	out := map[wire.Zone]string{}
 	err := filepath.WalkDir(h.o.Dir, func(path string, d fs.DirEntry, err error) error {
+		if err != nil && path != h.o.Dir && errors.Is(err, fs.ErrNotExist) {
+			err = nil // gone between two looks
+			d = nil
+		}
 		switch {
-		case err != nil && (path == h.o.Dir || !errors.Is(err, fs.ErrNotExist)):
+		case err != nil || d == nil:
 			return err
-		case err != nil:
-			return nil // gone between two looks
 		case d.IsDir() && strings.HasPrefix(d.Name(), "..") && path != h.o.Dir:
 			return fs.SkipDir
 		case d.IsDir():

@@ -55,7 +55,7 @@ func (h *AutoPath) Answer(_ *server.Reply, q *server.Query) server.Verdict {
 	if q.Transport == server.Internal || q.Followed() || !h.o.Zones.Contains(&q.Name) {
 		return server.Pass
 	}
-	mine := false
+	var mine bool
 	if h.from.Pods == nil {
 		mine = len(h.from.List) > 0 && completed(&q.Name, h.from.List[0]) > 0
 	} else {
@@ -137,7 +137,7 @@ func (h *AutoPath) AwaitAnswer(ctx context.Context, r *server.Reply, q *server.Q
 		if h.metrics != nil {
 			h.counts.Of(q).Inc()
 		}
-		return answer(r, q, &f)
+		return answer(r, &f)
 	}
 	return pass(r, first)
 }
@@ -172,7 +172,7 @@ func pass(r *server.Reply, p *server.Packed) server.Verdict {
 }
 
 // answer gives the client the reply to another name, behind a CNAME that leads there.
-func answer(r *server.Reply, q *server.Query, f *found) server.Verdict {
+func answer(r *server.Reply, f *found) server.Verdict {
 	note(r, f.reply)
 	rrs, err := server.Records(f.reply.Msg)
 	if err != nil {

@@ -49,7 +49,7 @@ func New(o Options, m *Metrics, log *slog.Logger) *Hosts {
 		log = slog.New(slog.DiscardHandler)
 	}
 	h := &Hosts{o: o, metrics: m, log: log, inline: newTable(), started: make(chan struct{})}
-	h.inline.read(strings.NewReader(strings.Join(o.Inline, "\n")), &o)
+	_ = h.inline.read(strings.NewReader(strings.Join(o.Inline, "\n")), &o)
 	h.now.Store(h.inline)
 	return h
 }

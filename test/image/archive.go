@@ -42,8 +42,8 @@ type image struct {
 }
 
 // extract writes the files below dir. Capabilities are left out: they need rights that a test may not have.
-func (i *image) extract(dir string) error {
-	for _, e := range i.entries {
+func (img *image) extract(dir string) error {
+	for _, e := range img.entries {
 		to := filepath.Join(dir, filepath.FromSlash(e.path))
 		if err := os.MkdirAll(filepath.Dir(to), 0o755); err != nil {
 			return err
@@ -66,11 +66,11 @@ func (i *image) extract(dir string) error {
 }
 
 // layer is the tar archive of the files. It holds no times and no owners, so equal files give an equal digest.
-func (i *image) layer() ([]byte, error) {
+func (img *image) layer() ([]byte, error) {
 	var buf bytes.Buffer
 	w := tar.NewWriter(&buf)
 	made := map[string]bool{}
-	for _, e := range i.entries {
+	for _, e := range img.entries {
 		name := strings.TrimPrefix(path.Clean(e.path), "/")
 		for at, r := range name {
 			if dir := name[:at]; r == '/' && !made[dir] {
@@ -108,13 +108,13 @@ func (e *entry) write(w *tar.Writer, name string) error {
 }
 
 // archive writes the image in the format of `docker save`, which every engine imports.
-func (i *image) archive(out, name, arch string) error {
-	layer, err := i.layer()
+func (img *image) archive(out, name, arch string) error {
+	layer, err := img.layer()
 	if err != nil {
 		return err
 	}
 	cfg, err := json.Marshal(map[string]any{
-		"architecture": arch, "os": "linux", "config": i.config,
+		"architecture": arch, "os": "linux", "config": img.config,
 		"rootfs":  map[string]any{"type": "layers", "diff_ids": []string{fmt.Sprintf("sha256:%x", sha256.Sum256(layer))}},
 		"history": []any{map[string]string{}},
 	})

@@ -116,18 +116,27 @@ func (img *image) describe(s, builder stage, dir string, given pairs) error {
 			}
 		case "LABEL":
 			labels(args, img.config.Labels)
-		case "ENTRYPOINT":
-			if err := json.Unmarshal([]byte(args), &img.config.Entrypoint); err != nil {
-				return fmt.Errorf("ENTRYPOINT %s: %w", args, err)
-			}
 		case "COPY":
 			if e, ok := copied(args, builder, dir); ok {
 				img.entries = append(img.entries, e)
 			}
 		case "FROM", "ARG":
 		default:
-			return fmt.Errorf("%s %s: not known here", i.word, args)
+			if err := img.entrypoint(i.word, args); err != nil {
+				return err
+			}
 		}
+	}
+	return nil
+}
+
+// entrypoint reads the one instruction that is JSON.
+func (img *image) entrypoint(word, args string) error {
+	if word != "ENTRYPOINT" {
+		return fmt.Errorf("%s %s: not known here", word, args)
+	}
+	if err := json.Unmarshal([]byte(args), &img.config.Entrypoint); err != nil {
+		return fmt.Errorf("ENTRYPOINT %s: %w", args, err)
 	}
 	return nil
 }

@@ -7,6 +7,7 @@ package metrics_test
 import (
 	"bufio"
 	"bytes"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -89,14 +90,14 @@ func families(t *testing.T, url string) map[string]*dto.MetricFamily {
 	dec, all := expfmt.NewDecoder(bytes.NewReader(scrape(t, url, format)), format), map[string]*dto.MetricFamily{}
 	for {
 		f := &dto.MetricFamily{}
-		switch err := dec.Decode(f); err {
-		case nil:
-			all[f.GetName()] = f
-		case io.EOF:
+		err := dec.Decode(f)
+		if errors.Is(err, io.EOF) {
 			return all
-		default:
+		}
+		if err != nil {
 			t.Fatal(err)
 		}
+		all[f.GetName()] = f
 	}
 }
 
