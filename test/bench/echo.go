@@ -3,6 +3,7 @@
 package main
 
 import (
+	"encoding/binary"
 	"fmt"
 	"net"
 	"unsafe"
@@ -20,6 +21,11 @@ func internal(what, addr string) error {
 	_ = udp.SetReadBuffer(4 << 20)
 	switch what {
 	case "internal-echo":
+		ln, err := net.Listen("tcp", addr)
+		if err != nil {
+			return err
+		}
+		go streams(ln)
 		return datagrams(udp, func(msg []byte, n int) int {
 			msg[2] |= 0x80
 			return n
@@ -28,6 +34,40 @@ func internal(what, addr string) error {
 		return datagrams(udp, answer)
 	}
 	return fmt.Errorf("unknown command %s", what)
+}
+
+// streams echoes what comes over TCP: all messages that one read brings go back in one write.
+func streams(ln net.Listener) {
+	for {
+		conn, err := ln.Accept()
+		if err != nil {
+			return
+		}
+		go func() {
+			defer conn.Close()
+			buf, have := make([]byte, 64<<10+2), 0
+			for {
+				n, err := conn.Read(buf[have:])
+				if err != nil {
+					return
+				}
+				have += n
+				end := 0
+				for end+4 < have {
+					next := end + 2 + int(binary.BigEndian.Uint16(buf[end:]))
+					if next > have {
+						break
+					}
+					buf[end+4] |= 0x80
+					end = next
+				}
+				if _, err := conn.Write(buf[:end]); err != nil {
+					return
+				}
+				have = copy(buf, buf[end:have])
+			}
+		}()
+	}
 }
 
 // answer makes a query with or without OPT into a reply with one A record of 300 s.

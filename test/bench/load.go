@@ -5,14 +5,12 @@ package main
 import (
 	"bufio"
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"net"
 	"os"
 	"os/exec"
 	"regexp"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -21,9 +19,16 @@ import (
 // startPatience is how long a server may take to load the generated cluster.
 const startPatience = 60 * time.Second
 
-// run saturates the server with one workload and then measures its latency at a fixed rate.
-func run(ctx context.Context, o *options, w workload, port string, pid int) (result, error) {
-	if err := dnsperf(ctx, w, port, 1, nil); err != nil { // warm-up: fills caches and pools
+// run measures the server's latency with one workload at a fixed rate, and then saturates it. The first time, it warms caches and pools.
+func run(ctx context.Context, o *options, w workload, port string, pid int, first bool) (result, error) {
+	if first {
+		if _, _, err := latency(ctx, w, port, 2*o.rate, 2000); err != nil {
+			return result{}, err
+		}
+	}
+	var r result
+	var err error
+	if r.p50, r.p99, err = latency(ctx, w, port, o.rate, o.rate/2); err != nil {
 		return result{}, err
 	}
 	u0, s0, err := cpuTime(pid)
@@ -38,11 +43,8 @@ func run(ctx context.Context, o *options, w workload, port string, pid int) (res
 	if err != nil {
 		return result{}, err
 	}
-	r := result{user: (u1 - u0) / out.completed, system: (s1 - s0) / out.completed, qps: out.qps, lost: out.lost / max(out.sent, 1)}
-	if !w.tcp {
-		r.p50, r.p99, err = latency(ctx, w.file, port, o.rate)
-	}
-	return r, err
+	r.user, r.system, r.qps, r.lost = (u1-u0)/out.completed, (s1-s0)/out.completed, out.qps, out.lost/max(out.sent, 1)
+	return r, nil
 }
 
 type perf struct{ sent, completed, lost, qps float64 }
@@ -62,9 +64,6 @@ func dnsperf(ctx context.Context, w workload, port string, seconds int, into *pe
 	out, err := exec.CommandContext(ctx, "taskset", append(args, "-c", clients, "-q", queue)...).Output()
 	if err != nil {
 		return fmt.Errorf("dnsperf: %w", err)
-	}
-	if into == nil {
-		return nil
 	}
 	for _, m := range perfLine.FindAllSubmatch(out, -1) {
 		v, err := strconv.ParseFloat(string(m[2]), 64)
@@ -86,57 +85,6 @@ func dnsperf(ctx context.Context, w workload, port string, seconds int, into *pe
 		return errors.New("no query was answered")
 	}
 	return nil
-}
-
-// latency asks at a fixed rate for two seconds, whatever comes back, and gives percentiles of the time to the reply.
-func latency(ctx context.Context, file, port string, rate int) (p50, p99 time.Duration, err error) {
-	queries, err := readQueries(file, 5000)
-	if err != nil {
-		return 0, 0, err
-	}
-	conn, err := net.Dial("udp", "127.0.0.1:"+port)
-	if err != nil {
-		return 0, 0, err
-	}
-	defer conn.Close()
-	const ids = 1 << 16
-	var sent [ids]time.Time
-	total := min(2*rate, ids-1)
-	took := make([]time.Duration, 0, total)
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		buf := make([]byte, 65535)
-		for len(took) < total {
-			n, err := conn.Read(buf)
-			if err != nil || n < 2 {
-				return
-			}
-			took = append(took, time.Since(sent[binary.BigEndian.Uint16(buf)]))
-		}
-	}()
-	begin := time.Now()
-	for i := range total {
-		q := queries[i%len(queries)]
-		if d := time.Until(begin.Add(time.Duration(i) * time.Second / time.Duration(rate))); d > 0 {
-			time.Sleep(d)
-		}
-		binary.BigEndian.PutUint16(q, uint16(i))
-		sent[i] = time.Now()
-		if _, err := conn.Write(q); err != nil {
-			return 0, 0, err
-		}
-		if ctx.Err() != nil {
-			return 0, 0, ctx.Err()
-		}
-	}
-	_ = conn.SetReadDeadline(time.Now().Add(time.Second))
-	<-done
-	if len(took) == 0 {
-		return 0, 0, errors.New("no reply at the fixed rate")
-	}
-	slices.Sort(took)
-	return took[len(took)/2], took[len(took)*99/100], nil
 }
 
 var qtypes = map[string]uint16{"A": 1, "PTR": 12, "AAAA": 28, "SRV": 33}
@@ -169,19 +117,54 @@ func pack(name string, typ uint16) []byte {
 func awaitAnswer(ctx context.Context, addr string) error {
 	name, ns := service(0)
 	q := pack(name+"."+ns+"."+zone, 1)
-	buf := make([]byte, 4096)
-	for end := time.Now().Add(startPatience); time.Now().Before(end) && ctx.Err() == nil; {
-		conn, err := net.Dial("udp", addr)
-		if err != nil {
-			return err
-		}
-		_, _ = conn.Write(q)
-		_ = conn.SetReadDeadline(time.Now().Add(200 * time.Millisecond))
-		n, err := conn.Read(buf)
-		conn.Close()
-		if err == nil && n > 3 && buf[3]&0xF == 0 {
+	for end := time.Now().Add(startPatience); time.Now().Before(end) && ctx.Err() == nil; time.Sleep(time.Millisecond) {
+		if reply, err := ask(addr, q, 200*time.Millisecond); err == nil && reply[3]&0xF == 0 {
 			return nil
 		}
 	}
 	return errors.New("it does not answer names of the cluster")
+}
+
+// ask gives the reply to one query over UDP, which has a header at the least.
+func ask(addr string, q []byte, patience time.Duration) ([]byte, error) {
+	conn, err := net.Dial("udp", addr)
+	if err != nil {
+		return nil, err
+	}
+	defer conn.Close()
+	if _, err := conn.Write(q); err != nil {
+		return nil, err
+	}
+	_ = conn.SetReadDeadline(time.Now().Add(patience))
+	buf := make([]byte, 4096)
+	n, err := conn.Read(buf)
+	if err == nil && n < 12 {
+		err = errors.New("the reply is shorter than a header")
+	}
+	return buf[:n], err
+}
+
+// suits says whether a server answers a workload as clusterdns does, by rcode and by whether there are records, looking at some of its queries.
+func (s *subject) suits(w workload, servers []*subject) bool {
+	if !s.foreign {
+		return true
+	}
+	queries, err := readQueries(w.file, 400)
+	if err != nil {
+		return false
+	}
+	for i := 0; i < len(queries); i += max(1, len(queries)/16) {
+		var seen [2][2]byte
+		for k, port := range []string{servers[1].port, s.port} {
+			reply, err := ask("127.0.0.1:"+port, queries[i], time.Second)
+			if err != nil {
+				return false
+			}
+			seen[k] = [2]byte{reply[3] & 0xF, min(1, reply[6]|reply[7])}
+		}
+		if seen[0] != seen[1] {
+			return false
+		}
+	}
+	return true
 }

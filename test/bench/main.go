@@ -1,14 +1,18 @@
 //go:build linux
 
 // Bench measures what a query costs. It pins each DNS server to one core and the load to another, runs every workload against each, and prints CPU time per query
-// (user and system, from /proc), throughput, the latency at a fixed rate, and the ratio to a server that only echoes datagrams, all in one
+// (user and system, from /proc), throughput, the latency at a fixed rate, and the ratio to a server that only echoes messages, all in one
 // run: absolute times drift with the machine, ratios hardly do.
 //
 //	go run ./test/bench                       # clusterdns and the echo server, every workload
 //	go run ./test/bench -run 'cluster|nx'     # some workloads
-//	go run ./test/bench -server 'knot=knotd -c /etc/knot.conf -a {addr}@{port}'
+//	go run ./test/bench -markdown -o docs/benchmarks.md   # into that page, between its markers
+//	go run ./test/bench -server 'knot=knotd -c {dir}/knot.conf' -server 'dnsmasq=dnsmasq -k -C {dir}/dnsmasq.conf'
 //
-// It needs Linux, two cores and Debian's dnsperf. Everything runs on 127.0.0.1 and ends by itself.
+// A server that -server adds finds what it may need in {dir}: the cluster as zone files and as a hosts file, and configurations of Knot DNS and of
+// dnsmasq for them. Workloads that it answers otherwise than clusterdns are left out for it.
+//
+// It needs Linux, two cores and Debian's dnsperf, and no privileges. Everything runs on 127.0.0.1 and ends by itself.
 package main
 
 import (
@@ -16,8 +20,10 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"io"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"time"
@@ -30,6 +36,8 @@ type options struct {
 	rate     int
 	only     *regexp.Regexp
 	servers  []string
+	markdown bool
+	into     string
 	started  time.Time
 }
 
@@ -42,13 +50,16 @@ func main() {
 		return
 	}
 	var o options
-	flag.IntVar(&o.seconds, "seconds", 3, "how long each workload runs against each server")
+	flag.IntVar(&o.seconds, "seconds", 1, "how long each workload runs against each server in a round")
 	flag.IntVar(&o.rounds, "rounds", 3, "how often all is repeated; the median counts")
 	flag.IntVar(&o.services, "services", 8000, "Services in the generated cluster")
 	flag.IntVar(&o.rate, "rate", 5000, "queries a second at which latency is measured")
+	flag.BoolVar(&o.markdown, "markdown", false, "print the tables as Markdown")
+	flag.StringVar(&o.into, "o", "", "write into `FILE`, between its lines "+beginMark+" and "+endMark+" if it has them")
 	run := flag.String("run", ".", "run the workloads whose name matches this expression")
-	flag.Func("server", "`NAME=COMMAND` adds a server; {addr} and {port} in the command say where it has to listen", func(s string) error {
-		if !strings.Contains(s, "=") {
+	flag.Func("server", "`NAME=COMMAND` adds a server; {addr}, {port} and {upstream} in the command say where it has to listen and forward to", func(s string) error {
+		name, command, ok := strings.Cut(s, "=")
+		if !ok || name == "" || strings.ContainsAny(name, "/ ") || strings.TrimSpace(command) == "" {
 			return errors.New("want NAME=COMMAND")
 		}
 		o.servers = append(o.servers, s)
@@ -69,7 +80,7 @@ func main() {
 	}
 }
 
-// bench prepares everything in a folder of its own, runs, and prints the table.
+// bench prepares everything in a folder of its own, runs, and prints the tables.
 func bench(ctx context.Context, o *options) error {
 	if err := requirements(); err != nil {
 		return err
@@ -87,29 +98,70 @@ func bench(ctx context.Context, o *options) error {
 	if err != nil {
 		return err
 	}
+	r := &report{options: o, loads: loads, results: map[string]map[string][]result{}, before: loadAverage()}
 	o.progress("building clusterdns")
-	servers, err := prepare(ctx, dir, o.servers)
-	if err != nil {
+	if r.servers, err = prepare(ctx, dir, o.servers); err != nil {
 		return err
 	}
-	results := map[string]map[string][]result{}
+	defer stopAll(r.servers)
+	if err := startAll(ctx, o, dir, r.servers); err != nil {
+		return err
+	}
 	for round := range o.rounds {
-		for i := range servers {
-			s := &servers[i]
-			o.progress("round %d of %d: %s", round+1, o.rounds, s.name)
-			err := s.measure(ctx, o, loads, func(load string, r result) {
-				if results[load] == nil {
-					results[load] = map[string][]result{}
-				}
-				results[load][s.name] = append(results[load][s.name], r)
-			})
-			if err != nil {
-				return fmt.Errorf("%s: %w", s.name, err)
-			}
+		if err := r.round(ctx, round); err != nil {
+			return err
 		}
 	}
-	table(os.Stdout, loads, servers, results)
+	for _, s := range r.servers {
+		r.resident = append(r.resident, residentMemory(s.cmd.Process.Pid))
+	}
+	o.progress("start with an API server")
+	r.apiStart = apiStart(ctx)
+	return r.write()
+}
+
+// round runs every workload once against each server, one server right after the other, so that they find the machine in the same state.
+func (r *report) round(ctx context.Context, round int) error {
+	for _, w := range r.loads {
+		r.options.progress("round %d of %d: %s", round+1, r.options.rounds, w.name)
+		for _, s := range r.servers {
+			if round == 0 && !s.suits(w, r.servers) {
+				s.skips[w.name] = true
+			}
+			if s.skips[w.name] {
+				continue
+			}
+			res, err := run(ctx, r.options, w, s.port, s.cmd.Process.Pid, round == 0)
+			if err != nil && s.foreign && ctx.Err() == nil {
+				r.options.progress("%s: %s: %v; left out", s.name, w.name, err)
+				s.skips[w.name] = true
+				continue
+			}
+			if err != nil {
+				return fmt.Errorf("%s: %s: %w", s.name, w.name, err)
+			}
+			if r.results[w.name] == nil {
+				r.results[w.name] = map[string][]result{}
+			}
+			r.results[w.name][s.name] = append(r.results[w.name][s.name], res)
+		}
+	}
 	return nil
+}
+
+// write prints the report to where it is wanted.
+func (r *report) write() error {
+	var text strings.Builder
+	if r.options.markdown {
+		r.toMarkdown(&text)
+	} else {
+		r.toText(&text)
+	}
+	if r.options.into == "" {
+		_, err := io.WriteString(os.Stdout, text.String())
+		return err
+	}
+	return replaceMarked(filepath.Clean(r.options.into), text.String())
 }
 
 func (o *options) progress(format string, args ...any) {

@@ -10,10 +10,12 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"os/user"
 	"path/filepath"
 	"runtime"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 )
 
@@ -29,8 +31,13 @@ const echoName = "echo"
 // subject is a server to measure.
 type subject struct {
 	name    string
-	command []string // {addr} and {port} are replaced
-	dir     string
+	command []string // placeholders are replaced
+	files   bool     // it wants a folder with the cluster in other servers' formats
+	foreign bool     // it came by -server, and need not know every workload
+	port    string
+	cmd     *exec.Cmd
+	took    time.Duration // from its start to its first answer
+	skips   map[string]bool
 }
 
 // result is one workload's figures against one server.
@@ -67,7 +74,7 @@ const corefile = `.:{port} {
     }
     ready 127.0.0.1:0
     kubernetes cluster.local in-addr.arpa ip6.arpa {
-        manifests cluster.json
+        manifests {cluster}
         pods insecure
         fallthrough in-addr.arpa ip6.arpa
         ttl 30
@@ -84,10 +91,11 @@ const corefile = `.:{port} {
 }
 `
 
-// prepare builds clusterdns and lists the servers.
-func prepare(ctx context.Context, dir string, more []string) ([]subject, error) {
+// prepare builds clusterdns as it is released, and lists the servers.
+func prepare(ctx context.Context, dir string, more []string) ([]*subject, error) {
 	bin := filepath.Join(dir, "clusterdns")
-	build := exec.CommandContext(ctx, "go", "build", "-trimpath", "-o", bin, "github.com/clusterdns/clusterdns/cmd/clusterdns")
+	build := exec.CommandContext(ctx, "go", "build", "-trimpath", "-ldflags", "-s -w", "-o", bin, "github.com/clusterdns/clusterdns/cmd/clusterdns")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := build.CombinedOutput(); err != nil {
 		return nil, fmt.Errorf("go build: %w\n%s", err, out)
 	}
@@ -95,58 +103,79 @@ func prepare(ctx context.Context, dir string, more []string) ([]subject, error) 
 	if err != nil {
 		return nil, err
 	}
-	out := []subject{
+	out := []*subject{
 		{name: echoName, command: []string{self, "internal-echo", "{addr}:{port}"}},
-		{name: "clusterdns", command: []string{bin, "-quiet", "-conf", filepath.Join(dir, "Corefile")}, dir: dir},
+		{name: "clusterdns", command: []string{bin, "-quiet", "-conf", "{dir}/Corefile"}},
 	}
 	for _, m := range more {
 		name, command, _ := strings.Cut(m, "=")
-		out = append(out, subject{name: name, command: strings.Fields(command), dir: dir})
+		out = append(out, &subject{name: name, command: strings.Fields(command), files: true, foreign: true})
+	}
+	for _, s := range out {
+		s.skips = map[string]bool{}
 	}
 	return out, nil
 }
 
-// measure starts the server and its upstream, runs all workloads, and stops both.
-func (s *subject) measure(ctx context.Context, o *options, loads []workload, report func(string, result)) error {
+// startAll starts the upstream that all share, and the servers, one after the other.
+func startAll(ctx context.Context, o *options, dir string, servers []*subject) error {
 	self, err := os.Executable()
 	if err != nil {
 		return err
 	}
-	upPort, port := freePort(), freePort()
-	up, err := start(ctx, "", loadCore, self, "internal-upstream", "127.0.0.1:"+upPort)
-	if err != nil {
+	upstream := freePort()
+	if _, err := start(ctx, "", loadCore, self, "internal-upstream", "127.0.0.1:"+upstream); err != nil {
 		return err
 	}
-	defer stop(up)
-	text := strings.NewReplacer("{port}", port, "{upstream}", "127.0.0.1:"+upPort).Replace(corefile)
-	if s.dir != "" {
-		if err := os.WriteFile(filepath.Join(s.dir, "Corefile"), []byte(text), 0o600); err != nil {
+	for _, s := range servers {
+		if err := s.start(ctx, o, dir, upstream); err != nil {
+			return fmt.Errorf("%s: %w", s.name, err)
+		}
+		o.progress("%s answers after %s", s.name, s.took.Round(time.Millisecond))
+	}
+	return nil
+}
+
+// start writes the server's files, starts it, and waits for its first answer.
+func (s *subject) start(ctx context.Context, o *options, dir, upstream string) error {
+	s.port = freePort()
+	own := filepath.Join(dir, "of-"+s.name)
+	if err := os.Mkdir(own, 0o700); err != nil {
+		return err
+	}
+	fill := strings.NewReplacer("{addr}", "127.0.0.1", "{port}", s.port, "{upstream}", "127.0.0.1:"+upstream, "{dir}", own,
+		"{upstream-port}", upstream, "{cluster}", filepath.Join(dir, "cluster.json"), "{user}", currentUser())
+	if err := os.WriteFile(filepath.Join(own, "Corefile"), []byte(fill.Replace(corefile)), 0o600); err != nil {
+		return err
+	}
+	if s.files {
+		if err := writeForeign(own, o.services, fill); err != nil {
 			return err
 		}
 	}
 	args := make([]string, len(s.command))
 	for i, a := range s.command {
-		args[i] = strings.NewReplacer("{addr}", "127.0.0.1", "{port}", port, "{upstream}", "127.0.0.1:"+upPort).Replace(a)
+		args[i] = fill.Replace(a)
 	}
-	srv, err := start(ctx, s.dir, serverCore, args...)
-	if err != nil {
+	begin := time.Now()
+	var err error
+	if s.cmd, err = start(ctx, own, serverCore, args...); err != nil {
 		return err
 	}
-	defer stop(srv)
-	if err := awaitAnswer(ctx, "127.0.0.1:"+port); err != nil {
-		return fmt.Errorf("%w\n%s", err, srv.Stderr)
+	if err := awaitAnswer(ctx, "127.0.0.1:"+s.port); err != nil {
+		stop(s.cmd)
+		return fmt.Errorf("%w\n%s", err, s.cmd.Stderr)
 	}
-	for _, w := range loads {
-		if s.name == echoName && w.tcp {
-			continue
-		}
-		r, err := run(ctx, o, w, port, srv.Process.Pid)
-		if err != nil {
-			return fmt.Errorf("%s: %w", w.name, err)
-		}
-		report(w.name, r)
-	}
+	s.took = time.Since(begin)
 	return nil
+}
+
+func stopAll(servers []*subject) {
+	for _, s := range servers {
+		if s.cmd != nil {
+			stop(s.cmd)
+		}
+	}
 }
 
 // start runs a command on one core; what it says is kept for an error message.
@@ -155,7 +184,17 @@ func start(ctx context.Context, dir, core string, command ...string) (*exec.Cmd,
 	cmd.Dir = dir
 	cmd.Env = append(os.Environ(), "GOMAXPROCS=1")
 	cmd.Stderr, cmd.Stdout = new(bytes.Buffer), nil
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} // it ends with this program however that ends
 	return cmd, cmd.Start()
+}
+
+// currentUser is for servers that want to become another one.
+func currentUser() string {
+	u, err := user.Current()
+	if err != nil {
+		return "nobody"
+	}
+	return u.Username
 }
 
 func stop(cmd *exec.Cmd) {
@@ -170,16 +209,4 @@ func freePort() string {
 	}
 	defer c.Close()
 	return strconv.Itoa(c.LocalAddr().(*net.UDPAddr).Port)
-}
-
-// cpuTime reads what a process used, in clock ticks of a hundredth of a second (proc(5)).
-func cpuTime(pid int) (user, system float64, err error) {
-	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	if err != nil {
-		return 0, 0, err
-	}
-	fields := strings.Fields(string(b[bytes.LastIndexByte(b, ')')+1:]))
-	u, err1 := strconv.ParseFloat(fields[11], 64)
-	s, err2 := strconv.ParseFloat(fields[12], 64)
-	return u * 1e4, s * 1e4, errors.Join(err1, err2)
 }

@@ -3,50 +3,155 @@
 package main
 
 import (
+	"bytes"
+	"cmp"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
+	"os"
+	"runtime"
 	"slices"
+	"strings"
 	"text/tabwriter"
 	"time"
 )
 
-// table prints the median of the rounds.
-func table(to io.Writer, loads []workload, servers []subject, results map[string]map[string][]result) {
-	w := tabwriter.NewWriter(to, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(w, "workload\tserver\tCPU µs/query\tuser\tsystem\t× echo\tqueries/s\tlost\tp50\tp99\t")
-	for _, l := range loads {
-		echo := median(results[l.name][echoName])
-		for _, s := range servers {
-			rs := results[l.name][s.name]
+// report is all that was measured.
+type report struct {
+	options  *options
+	loads    []workload
+	servers  []*subject
+	results  map[string]map[string][]result // by workload and server
+	resident []float64                      // by server, in MB
+	apiStart string
+	before   string // load average
+}
+
+var columns = []string{"workload", "server", "CPU µs/query", "user", "system", "× echo", "queries/s", "lost", "p50", "p99"}
+
+// rows are the main table.
+func (r *report) rows() [][]string {
+	var out [][]string
+	for _, l := range r.loads {
+		echo := median(r.results[l.name][echoName])
+		for _, s := range r.servers {
+			rs := r.results[l.name][s.name]
 			if len(rs) == 0 {
 				continue
 			}
-			r := median(rs)
+			m := median(rs)
 			ratio := "-"
 			if echo.cpu() > 0 {
-				ratio = fmt.Sprintf("%.2f", r.cpu()/echo.cpu())
+				ratio = fmt.Sprintf("%.2f", m.cpu()/echo.cpu())
 			}
-			fmt.Fprintf(w, "%s\t%s\t%.2f\t%.2f\t%.2f\t%s\t%.0f\t%.2f%%\t%s\t%s\t\n", l.name, s.name, r.cpu(), r.user, r.system, ratio, r.qps, 100*r.lost,
-				r.p50.Round(time.Microsecond), r.p99.Round(time.Microsecond))
+			out = append(out, []string{l.name, s.name, fmt.Sprintf("%.2f", m.cpu()), fmt.Sprintf("%.2f", m.user), fmt.Sprintf("%.2f", m.system), ratio,
+				fmt.Sprintf("%.0f", m.qps), fmt.Sprintf("%.2f%%", 100*m.lost), m.p50.Round(time.Microsecond).String(), m.p99.Round(time.Microsecond).String()})
 		}
 	}
-	_ = w.Flush() // to is the terminal or a buffer
+	return out
 }
 
-// median takes the run whose CPU time is in the middle; the zero result if there is none.
+// starts are the second table: start and memory.
+func (r *report) starts() [][]string {
+	var out [][]string
+	for i, s := range r.servers {
+		if s.name != echoName {
+			out = append(out, []string{s.name, fmt.Sprintf("%.0f ms", s.took.Seconds()*1000), fmt.Sprintf("%.0f MB", r.resident[i])})
+		}
+	}
+	if r.apiStart != "" {
+		out = append(out, []string{"clusterdns, from an API server, in process", r.apiStart, ""})
+	}
+	return out
+}
+
+var startColumns = []string{"server", "start to first answer", "resident after the run"}
+
+func (r *report) toText(to io.Writer) {
+	for _, t := range []struct {
+		head []string
+		rows [][]string
+	}{{columns, r.rows()}, {startColumns, r.starts()}} {
+		w := tabwriter.NewWriter(to, 0, 0, 2, ' ', tabwriter.AlignRight)
+		for _, row := range append([][]string{t.head}, t.rows...) {
+			fmt.Fprintln(w, strings.Join(row, "\t")+"\t")
+		}
+		_ = w.Flush() // to is in memory
+		fmt.Fprintln(to)
+	}
+}
+
+// The lines between which a page's figures stand.
+const (
+	beginMark = "<!-- bench: begin -->"
+	endMark   = "<!-- bench: end -->"
+)
+
+func (r *report) toMarkdown(to io.Writer) {
+	o := r.options
+	fmt.Fprintf(to, "Measured on %s, %s, %d cores, Linux %s, %s; load average %s before and %s at the end, of which the run itself makes about 2.\n"+
+		"%d Services, %d rounds of %d s, latency at %d queries/s.\n\n", o.started.UTC().Format(time.DateOnly), processor(), runtime.NumCPU(),
+		kernel(), runtime.Version(), r.before, loadAverage(), o.services, o.rounds, o.seconds, o.rate)
+	if !quiet(r.before) {
+		fmt.Fprint(to, "The machine was shared and loaded: take the ratios for rough, and latency and start times for too long.\n\n")
+	}
+	fmt.Fprintf(to, "    go run ./test/bench%s\n\n", commandLine(os.Args[1:]))
+	for _, t := range []struct {
+		head []string
+		rows [][]string
+	}{{columns, r.rows()}, {startColumns, r.starts()}} {
+		fmt.Fprintf(to, "| %s |\n|%s\n", strings.Join(t.head, " | "), strings.Repeat("---|", len(t.head)))
+		for _, row := range t.rows {
+			fmt.Fprintf(to, "| %s |\n", strings.Join(row, " | "))
+		}
+		fmt.Fprintln(to)
+	}
+}
+
+// commandLine quotes what a shell would take apart.
+func commandLine(args []string) string {
+	var b strings.Builder
+	for _, a := range args {
+		if strings.ContainsAny(a, " |{}*$") {
+			a = "'" + a + "'"
+		}
+		b.WriteString(" " + a)
+	}
+	return b.String()
+}
+
+// replaceMarked puts text between the markers of a file, or makes it the whole file if there are none.
+func replaceMarked(file, text string) error {
+	old, err := os.ReadFile(file)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	head, rest, marked := bytes.Cut(old, []byte(beginMark+"\n"))
+	_, tail, ended := bytes.Cut(rest, []byte(endMark))
+	if len(old) > 0 && (!marked || !ended) {
+		return fmt.Errorf("%s has no lines %s and %s to write between", file, beginMark, endMark)
+	}
+	out := slices.Concat(head, []byte(beginMark+"\n\n"+text+endMark), tail)
+	if len(old) == 0 {
+		out = []byte(text)
+	}
+	return os.WriteFile(file, out, 0o644) //nolint:gosec // a page for everybody
+}
+
+// median takes the run whose CPU time is in the middle, and the latencies in the middle of theirs; the zero result if there is none.
 func median(rs []result) result {
 	if len(rs) == 0 {
 		return result{}
 	}
 	s := slices.Clone(rs)
-	slices.SortFunc(s, func(a, b result) int {
-		switch {
-		case a.cpu() < b.cpu():
-			return -1
-		case a.cpu() > b.cpu():
-			return 1
-		}
-		return 0
-	})
-	return s[len(s)/2]
+	middle := func(order func(a, b result) int) result {
+		slices.SortFunc(s, order)
+		return s[len(s)/2]
+	}
+	p50 := middle(func(a, b result) int { return cmp.Compare(a.p50, b.p50) }).p50
+	p99 := middle(func(a, b result) int { return cmp.Compare(a.p99, b.p99) }).p99
+	m := middle(func(a, b result) int { return cmp.Compare(a.cpu(), b.cpu()) })
+	m.p50, m.p99 = p50, p99
+	return m
 }

@@ -153,16 +153,3 @@ func ndots(svc func(int) string) []string {
 	}
 	return out
 }
-
-func writeLines(file string, lines []string) error {
-	f, err := os.Create(file)
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	w := bufio.NewWriter(f)
-	for _, l := range lines {
-		fmt.Fprintln(w, l)
-	}
-	return w.Flush()
-}
