@@ -35,6 +35,8 @@ Looks names up the way resolvers in Pods do, for each value of ndots, and counts
   -o FORMAT         table, json or csv (default table)
   -html FILE        write a page with bars per setting and a waterfall of each lookup as well
 
+Exit status: 0 done, 1 it could not be done or no name was found, 2 wrong usage
+
 Resolvers:
 `
 
@@ -51,7 +53,7 @@ type settings struct {
 // maxRounds keeps a slip of the finger from becoming a load test.
 const maxRounds = 10_000
 
-// Run is the subcommand: args are what stands behind its name. It gives the exit status: 0, 1 when it could not be done, 2 for wrong usage.
+// Run is the subcommand: args are what stands behind its name. It gives the exit status: 0, 1 when it could not be done or no name was found, 2 for wrong usage.
 func Run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	s, names, err := parse(args, stderr)
 	switch {
@@ -223,7 +225,13 @@ func (s *settings) run(ctx context.Context, names []string, stdout, stderr io.Wr
 	if err != nil {
 		return err
 	}
-	return s.write(report, stdout)
+	if err := s.write(report, stdout); err != nil {
+		return err
+	}
+	if why := report.NothingFound(); why != "" {
+		return errors.New(why)
+	}
+	return nil
 }
 
 func (s *settings) write(r *lab.Report, stdout io.Writer) error {

@@ -61,7 +61,7 @@ func (l *Lab) Lookup(ctx context.Context, name string) Lookup {
 		wg.Wait()
 		out.Queries = append(out.Queries, pair[:]...)
 		o := combine(pair[0].outcome, pair[1].outcome)
-		nodata, failed = nodata || o == NoData, failed || o == Failed
+		nodata, failed = nodata || o == NoData || o == Lame, failed || o == Failed || o == Silent
 		if o == Found {
 			out.Outcome, out.Took = o, time.Since(begin)
 			return out
@@ -82,7 +82,7 @@ func (l *Lab) Lookup(ctx context.Context, name string) Lookup {
 func (l *Lab) ask(ctx context.Context, q *Query, begin time.Time) {
 	q.Start = time.Since(begin)
 	q.Upstream = !l.inCluster(q.Name)
-	q.outcome, q.RCode = Failed, "TIMEOUT"
+	q.outcome, q.RCode = Silent, "TIMEOUT"
 	start := time.Now()
 	for range l.Rules.Attempts {
 		q.Attempts++
@@ -140,6 +140,9 @@ func outcome(m *dns.Msg) Outcome {
 	asked := m.Question[0].Qtype
 	if slices.ContainsFunc(m.Answer, func(rr dns.RR) bool { return rr.Header().Rrtype == asked }) {
 		return Found
+	}
+	if !m.Authoritative && !m.RecursionAvailable && len(m.Answer)+len(m.Extra) == 0 {
+		return Lame
 	}
 	return NoData
 }

@@ -14,17 +14,23 @@ import (
 // cluster is clusterAnswer as a server.
 func cluster(t *testing.T) string { return servertest.Upstream(t, clusterAnswer) }
 
-// clusterAnswer answers like a cluster: names it holds, NXDOMAIN for others; AAAA is NODATA, and fails.example. is SERVFAIL.
+// clusterAnswer answers like a cluster: with authority, names it holds, NXDOMAIN for others; AAAA is NODATA, and fails.example. is SERVFAIL.
+// lame.example.com.default.svc.cluster.local. is NODATA as lame servers give it, with neither AA nor RA, and mute.example.com.default.svc.cluster.local. gets no reply.
 func clusterAnswer(w dns.ResponseWriter, q *dns.Msg) {
 	known := map[string]string{
 		"web.prod.svc.cluster.local.":                  "10.96.0.1",
 		"api.example.com.":                             "192.0.2.1",
 		"only6.example.com.default.svc.cluster.local.": "",
+		"lame.example.com.default.svc.cluster.local.":  "",
 		"bare.example.com.":                            "",
 	}
 	m := new(dns.Msg)
 	m.SetReply(q)
 	name := strings.ToLower(q.Question[0].Name)
+	if name == "mute.example.com.default.svc.cluster.local." {
+		return
+	}
+	m.Authoritative = !strings.HasPrefix(name, "lame.")
 	addr, ok := known[name]
 	switch {
 	case strings.HasPrefix(name, "fails.example."), name == "sick.example.com.default.svc.cluster.local.":
@@ -79,7 +85,9 @@ func TestLookup(t *testing.T) {
 		{"glibc", "web.prod", 5, "found after 4 queries"},
 		{"glibc", "nothing.example.com", 1, "nxdomain after 8 queries"},
 		{"musl", "nothing.example.com", 1, "nxdomain after 2 queries"},
-		{"glibc", "only6.example.com", 5, "nodata after 4 queries"},
+		{"glibc", "only6.example.com", 5, "nodata after 8 queries"},
+		{"glibc", "lame.example.com", 5, "nodata after 4 queries"},
+		{"go", "lame.example.com", 5, "nodata after 8 queries"},
 		{"go", "only6.example.com", 5, "nodata after 8 queries"},
 		{"musl", "only6.example.com", 5, "nodata after 2 queries"},
 		{"glibc", "fails.example", 5, "failed after 8 queries"},

@@ -22,6 +22,23 @@ type Report struct {
 	Advice    []string      `json:"advice"`
 }
 
+// NothingFound says whether no lookup at all found an address, and why, or "".
+func (r *Report) NothingFound() string {
+	if !nothingFound(r.Summaries) {
+		return ""
+	}
+	for i := range r.Summaries {
+		for _, l := range r.Summaries[i].Trace {
+			for _, q := range l.Queries {
+				if l.Outcome == Failed && q.outcome != Found && q.outcome != NXDomain && q.outcome != NoData {
+					return fmt.Sprintf("no lookup found an address: %s from %s for %s", q.RCode, r.Server, q.Name)
+				}
+			}
+		}
+	}
+	return fmt.Sprintf("no lookup found an address: %s says that none of these names exists", r.Server)
+}
+
 // Text writes an aligned table and the advice.
 func (r *Report) Text(to io.Writer) error {
 	w := tabwriter.NewWriter(to, 0, 0, 2, ' ', tabwriter.AlignRight)

@@ -15,7 +15,9 @@ const (
 	Found    Outcome = "found"
 	NXDomain Outcome = "nxdomain"
 	NoData   Outcome = "nodata"
-	Failed   Outcome = "failed" // SERVFAIL or another error, or no answer in time
+	Failed   Outcome = "failed"  // SERVFAIL or another error
+	Lame     Outcome = "lame"    // NODATA of a server that seems to know nothing: neither AA nor RA, nor additional records
+	Silent   Outcome = "timeout" // no reply in time
 )
 
 // Rules are how a resolver of a C library or language searches (resolv.conf(5) leaves much open).
@@ -38,11 +40,11 @@ type Rules struct {
 func Resolvers() []Rules {
 	return []Rules{
 		{
-			Name: "glibc", SearchAfter: true, Skips: []Outcome{NoData}, Timeout: 5 * time.Second, Attempts: 2,
-			About: "A and AAAA at once from one socket; NODATA ends the search list, SERVFAIL does not",
+			Name: "glibc", SearchAfter: true, Skips: []Outcome{Lame, Silent}, Timeout: 5 * time.Second, Attempts: 2,
+			About: "A and AAAA at once from one socket; goes on after NODATA and SERVFAIL, silence ends the search list",
 		},
 		{
-			Name: "musl", Stops: []Outcome{NoData, Failed}, Timeout: 2500 * time.Millisecond, Attempts: 2,
+			Name: "musl", Stops: []Outcome{NoData, Lame, Failed, Silent}, Timeout: 2500 * time.Millisecond, Attempts: 2,
 			About: "A and AAAA at once; stops at NODATA and SERVFAIL; never searches a name with enough dots",
 		},
 		{
@@ -105,7 +107,7 @@ func (r *Rules) Next(o Outcome, i, n int, asIsFirst bool) int {
 
 // combine makes one outcome of the two for A and AAAA.
 func combine(a, aaaa Outcome) Outcome {
-	for _, o := range []Outcome{Found, Failed, NoData} {
+	for _, o := range []Outcome{Found, Silent, Failed, Lame, NoData} {
 		if a == o || aaaa == o {
 			return o
 		}

@@ -3,6 +3,8 @@ package ndots
 import (
 	"fmt"
 	"slices"
+	"strconv"
+	"strings"
 	"time"
 )
 
@@ -60,68 +62,120 @@ func percentile(sorted []time.Duration, p int) time.Duration {
 	return sorted[max(0, (len(sorted)*p+99)/100-1)]
 }
 
+// DefaultNDots is the ndots that Pods have.
+const DefaultNDots = 5
+
 // Advice is what the figures say, a sentence each.
 func Advice(all []Summary) []string {
 	var out []string
 	for _, group := range byResolver(all) {
-		best, worst := &group[0], &group[0]
-		for i := range group {
-			if better(&group[i], best) {
-				best = &group[i]
-			}
-			if group[i].Queries >= worst.Queries { // of equals the last: ndots:5 is what Pods have
-				worst = &group[i]
-			}
+		usual := baseline(group)
+		if nothingFound(group) {
+			out = append(out, fmt.Sprintf("%s: no lookup found an address, so no ndots is better than another.", usual.Resolver))
+			continue
 		}
-		s := fmt.Sprintf("%s: ndots:%d is best for these names: %s queries a lookup", best.Resolver, best.NDots, perLookup(best))
-		if worst.NDots != best.NDots && worst.Queries > best.Queries {
-			s += fmt.Sprintf(", where ndots:%d takes %s", worst.NDots, perLookup(worst))
-		}
-		if best.NotFound > 0 {
-			s += fmt.Sprintf(" (%d of %d lookups find no address)", best.NotFound, best.Lookups)
-		}
-		out = append(out, s+".")
-		out = append(out, savings(worst)...)
+		out = append(out, usual.Resolver+": "+verdict(group, usual))
+		out = append(out, savings(usual)...)
 	}
 	return out
+}
+
+// baseline is what others are compared with: the default if it was measured, or else the highest.
+func baseline(group []Summary) *Summary {
+	out := &group[0]
+	for i := range group {
+		if n := group[i].NDots; n == DefaultNDots || out.NDots != DefaultNDots && n > out.NDots {
+			out = &group[i]
+		}
+	}
+	return out
+}
+
+// verdict compares the best values of ndots with the usual one.
+func verdict(group []Summary, usual *Summary) string {
+	best := bestOf(group)
+	var ties []string
+	for i := range group {
+		if s := &group[i]; s != best && s.NotFound == best.NotFound && s.Queries == best.Queries {
+			ties = append(ties, strconv.Itoa(s.NDots))
+		}
+	}
+	unfound := ""
+	if best.NotFound > 0 {
+		unfound = fmt.Sprintf("; %d of %d lookups find no address", best.NotFound, best.Lookups)
+	}
+	switch {
+	case len(group) == 1:
+		return fmt.Sprintf("%s takes %s queries a lookup%s.", usual.setting(), perLookup(usual), unfound)
+	case best == usual && len(ties) == len(group)-1:
+		return fmt.Sprintf("every ndots takes %s queries a lookup for these names: stay with %s%s.", perLookup(best), usual.setting(), unfound)
+	case best == usual && len(ties) > 0:
+		return fmt.Sprintf("nothing is better for these names than %s: %s queries a lookup, and as many with %s%s.", usual.setting(), perLookup(best), strings.Join(ties, ", "), unfound)
+	case best == usual:
+		return fmt.Sprintf("%s is best for these names: %s queries a lookup%s.", usual.setting(), perLookup(best), unfound)
+	}
+	s := fmt.Sprintf("ndots:%d is best for these names: %s queries a lookup, where %s takes %s", best.NDots, perLookup(best), usual.setting(), perLookup(usual))
+	if more := usual.NotFound - best.NotFound; more > 0 {
+		s += fmt.Sprintf(" and finds no address in %d more", more)
+	}
+	if len(ties) > 0 {
+		s += fmt.Sprintf(" (%s does as well)", strings.Join(ties, ", "))
+	}
+	return s + unfound + "."
+}
+
+func (s *Summary) setting() string {
+	if s.NDots == DefaultNDots {
+		return "ndots:5, the default,"
+	}
+	return fmt.Sprintf("ndots:%d", s.NDots)
+}
+
+// nothingFound says whether no lookup found an address.
+func nothingFound(all []Summary) bool {
+	return !slices.ContainsFunc(all, func(s Summary) bool { return s.NotFound < s.Lookups })
 }
 
 func perLookup(s *Summary) string { return fmt.Sprintf("%.1f", float64(s.Queries)/float64(s.Lookups)) }
 
 // Best is the value of ndots that is best of the summaries of one resolver; there must be one.
-func Best(group []Summary) int {
+func Best(group []Summary) int { return bestOf(group).NDots }
+
+func bestOf(group []Summary) *Summary {
 	best := &group[0]
 	for i := range group {
 		if better(&group[i], best) {
 			best = &group[i]
 		}
 	}
-	return best.NDots
+	return best
 }
 
-// better prefers what finds more names, then what asks less, then what stays closer to the default of 5.
+// better prefers what finds more names, then what asks less, then the default, then what is higher.
 func better(a, b *Summary) bool {
 	switch {
 	case a.NotFound != b.NotFound:
 		return a.NotFound < b.NotFound
 	case a.Queries != b.Queries:
 		return a.Queries < b.Queries
+	case a.NDots == DefaultNDots || b.NDots == DefaultNDots:
+		return a.NDots == DefaultNDots
 	}
 	return a.NDots > b.NDots
 }
 
-// savings counts what the other remedies leave of the queries of the worst setting.
+// savings counts what the other remedies leave of the queries of the usual setting.
 func savings(s *Summary) []string {
 	direct := 2 * s.Lookups
 	if s.Queries <= direct {
 		return nil
 	}
 	out := []string{
-		fmt.Sprintf("At ndots:%d, trailing dots in the names (or full names) would save %d of %d queries; autopath the same, with no change to the names.",
-			s.NDots, s.Queries-direct, s.Queries),
+		fmt.Sprintf("%s: at ndots:%d, trailing dots in the names (or full names) would save %d of %d queries; autopath the same, with no change to the names.",
+			s.Resolver, s.NDots, s.Queries-direct, s.Queries),
 	}
 	if s.distinct < s.Queries {
-		out = append(out, fmt.Sprintf("A node-local cache would let %d of %d queries leave the node, each question once.", s.distinct, s.Queries))
+		out = append(out, fmt.Sprintf("%s: a node-local cache would let %d of %d queries leave the node, each question once.", s.Resolver, s.distinct, s.Queries))
 	}
 	return out
 }
