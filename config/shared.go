@@ -2,6 +2,7 @@ package config
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"log/slog"
 	"net/http"
@@ -127,6 +128,9 @@ func (s *Shared) hooks() server.Hooks {
 		},
 		Limit: s.prometheus.Limit,
 		HTTPS: s.prometheus.HTTPSResponse,
+		Shared: func(addr string) {
+			s.log.Warn(fmt.Sprintf("another process serves %s too: queries are split between both until one of them ends", addr))
+		},
 	}
 }
 

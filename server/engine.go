@@ -106,6 +106,9 @@ type Hooks struct {
 	Limit  func(Limit)               // a limit was hit
 	// HTTPS is told the status of each answer to a request over HTTPS; server is the label of the listener's first block.
 	HTTPS func(server string, status int)
+	// Shared is told of an address that another process serves as well, by SO_REUSEPORT: queries are split between the two until one of them
+	// ends. That is how one process takes over from another without a gap, and a mistake otherwise.
+	Shared func(addr string)
 }
 
 // Limit names one of Limits that was hit, for counting.

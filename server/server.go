@@ -206,6 +206,7 @@ func (e *engine) tryBind(l *Listener) (*endpoint, error) {
 	port, shard := l.Port, 0
 	if l.Transport == UDP {
 		shard = l.sockets()
+		e.lookForOthers(l)
 		for i := range shard {
 			conn, err := listenUDP(net.JoinHostPort(l.Host, port))
 			if err != nil {
@@ -236,6 +237,22 @@ func (e *engine) tryBind(l *Listener) (*endpoint, error) {
 		ep.tcp = newTCPSocket(ep, e, ln, TCP, shard)
 	}
 	return ep, nil
+}
+
+// lookForOthers tells the hook if the address is in use already, which sharing the port would hide.
+func (e *engine) lookForOthers(l *Listener) {
+	if e.hooks.Shared == nil || l.Port == "0" {
+		return
+	}
+	addr := net.JoinHostPort(l.Host, l.Port)
+	conn, err := net.ListenPacket("udp", addr)
+	if err == nil {
+		conn.Close()
+		return
+	}
+	if errors.Is(err, syscall.EADDRINUSE) {
+		e.hooks.Shared(addr)
+	}
 }
 
 // sockets is how many UDP sockets the listener gets.

@@ -3,6 +3,8 @@ package server_test
 import (
 	"context"
 	"errors"
+	"net"
+	"runtime"
 	"testing"
 
 	"github.com/miekg/dns"
@@ -111,5 +113,29 @@ func TestPanicsAnywhere(t *testing.T) {
 				t.Errorf("the hook was told of %q, want %q", got, what)
 			}
 		}
+	}
+}
+
+// TestSharedAddress serves an address twice: whoever comes second is told.
+func TestSharedAddress(t *testing.T) {
+	t.Parallel()
+	if runtime.GOOS != "linux" {
+		t.Skip("only Linux lets two servers share an address")
+	}
+	first := servertest.Start(t, servertest.Block(".", stage(answerA{})))
+	_, port, err := net.SplitHostPort(first.Addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	told := make(chan string, 1)
+	second := server.New(server.DefaultLimits(), server.Hooks{Shared: func(addr string) { told <- addr }})
+	if err := second.Apply([]server.Listener{{Host: "127.0.0.1", Port: port, Blocks: first.Blocks}}); err != nil {
+		t.Fatal(err)
+	}
+	if got := <-told; got != first.Addr {
+		t.Errorf("told of %s, want %s", got, first.Addr)
+	}
+	if err := second.Shutdown(t.Context()); err != nil {
+		t.Error(err)
 	}
 }
