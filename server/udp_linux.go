@@ -43,6 +43,11 @@ type batch struct {
 	send  []mmsghdr
 }
 
+// receiveBuffer is what queries may take that wait in a socket, for moments without CPU: a throttled Pod, a busy node. The usual 208 KiB are full with about
+// 280 queries, 28 ms at 10,000 a second; this is full with ten times as many, and none has waited so long that its client has given up. The kernel
+// gives no more than net.core.rmem_max (socket(7)), and takes memory only for what does wait.
+const receiveBuffer = 1 << 20
+
 // listenUDP opens one socket, which shares its port with others of this process (socket(7), SO_REUSEPORT).
 func listenUDP(addr string) (*net.UDPConn, error) {
 	lc := net.ListenConfig{Control: reusePort}
@@ -51,6 +56,7 @@ func listenUDP(addr string) (*net.UDPConn, error) {
 		return nil, err
 	}
 	conn := pc.(*net.UDPConn)
+	_ = conn.SetReadBuffer(receiveBuffer) // where it cannot be had, it works all the same
 	if ap := conn.LocalAddr().(*net.UDPAddr).AddrPort(); ap.Addr().IsUnspecified() {
 		if err := packetInfo(conn, ap.Addr()); err != nil {
 			conn.Close()
