@@ -63,30 +63,37 @@ func (c *Console) explain(w http.ResponseWriter, r *http.Request) {
 	q := r.URL.Query()
 	forPeople := q.Get("o") == "html" || q.Get("o") == "" && strings.Contains(r.Header.Get("Accept"), "text/html")
 	p := &question{Name: q.Get("name"), From: q.Get("from"), NDots: q.Get("ndots"), Available: c.deps.Explain != nil}
-	status := http.StatusOK
-	switch {
-	case !p.Available:
-		status, p.Error = http.StatusNotFound, "names cannot be explained here"
-	case p.Name == "" && forPeople:
-	default:
-		select {
-		case c.asking <- struct{}{}:
-			defer func() { <-c.asking }()
-		default:
-			status, p.Error = http.StatusTooManyRequests, "other names are being explained; try again"
-		}
+	status, release := http.StatusOK, func() {}
+	if p.Name != "" || !forPeople {
+		status, release = c.admit(p)
 	}
+	defer release()
 	switch {
+	case forPeople && p.Name != "" && p.Error == "":
+		status = p.ask(c.deps.Explain, r)
 	case !forPeople && p.Error != "":
 		http.Error(w, p.Error, status)
 		return
 	case !forPeople:
 		c.deps.Explain.ServeHTTP(w, r)
 		return
-	case p.Name != "" && p.Error == "":
-		status = p.ask(c.deps.Explain, r)
 	}
 	c.show(w, status, "explain", page{Title: "Explain", Here: "explain", Body: p})
+}
+
+// admit says whether a name can be explained at this moment; release is called when it has been.
+func (c *Console) admit(p *question) (status int, release func()) {
+	if !p.Available {
+		p.Error = "names cannot be explained here"
+		return http.StatusNotFound, func() {}
+	}
+	select {
+	case c.asking <- struct{}{}:
+		return http.StatusOK, func() { <-c.asking }
+	default:
+		p.Error = "other names are being explained; try again"
+		return http.StatusTooManyRequests, func() {}
+	}
 }
 
 // ask has the name explained as a program would.
