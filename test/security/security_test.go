@@ -34,8 +34,8 @@ import (
 // patience bounds every exchange.
 const patience = 20 * time.Second
 
-// start serves a Corefile, in which DIR is an empty folder, and gives its addresses in the order of their names.
-func start(t *testing.T, dir, corefile string) []string {
+// start serves a Corefile with one listener, in which DIR is a folder, and gives its address.
+func start(t *testing.T, dir, corefile string) string {
 	t.Helper()
 	i := config.NewInstance(config.NewShared(io.Discard, prometheus.Build{}), config.DefaultPort)
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
@@ -49,11 +49,11 @@ func start(t *testing.T, dir, corefile string) []string {
 		defer cancel()
 		_ = i.Stop(ctx)
 	})
-	var out []string
 	for _, a := range i.Addrs() {
-		out = append(out, strings.Replace(a.String(), "[::]", "127.0.0.1", 1))
+		return a.String()
 	}
-	return out
+	t.Fatal("the server listens nowhere")
+	return ""
 }
 
 func exchange(t *testing.T, proto, addr string, m *dns.Msg) *dns.Msg {
@@ -103,23 +103,23 @@ func TestUpdatesGoNowhere(t *testing.T) {
 	up, dir := &recorder{}, t.TempDir()
 	to := servertest.Upstream(t, up.ServeDNS)
 	writeCertificate(t, dir)
-	addrs := start(t, dir, `.:0 {
+	addr := start(t, dir, `.:0 {
     bind 127.0.0.1
     forward . `+to+`
     cache 30
 }
 `)
 	for _, proto := range []string{"udp", "tcp"} {
-		if r := exchange(t, proto, addrs[0], update()); r.Rcode != dns.RcodeNotImplemented || r.Opcode != dns.OpcodeUpdate {
+		if r := exchange(t, proto, addr, update()); r.Rcode != dns.RcodeNotImplemented || r.Opcode != dns.OpcodeUpdate {
 			t.Errorf("UPDATE over %s: %v", proto, r.MsgHdr)
 		}
 	}
-	secure := start(t, dir, "tls://.:0 {\n bind 127.0.0.1\n tls DIR/cert.pem DIR/key.pem\n forward . "+to+"\n}\n")[0]
+	secure := start(t, dir, "tls://.:0 {\n bind 127.0.0.1\n tls DIR/cert.pem DIR/key.pem\n forward . "+to+"\n}\n")
 	c := dns.Client{Net: "tcp-tls", Timeout: patience, TLSConfig: &tls.Config{InsecureSkipVerify: true}} // the certificate is the test's own
 	if r, _, err := c.Exchange(update(), secure); err != nil || r.Rcode != dns.RcodeNotImplemented {
 		t.Errorf("UPDATE over TLS: %v, %v", r, err)
 	}
-	web := start(t, dir, "https://.:0 {\n bind 127.0.0.1\n tls DIR/cert.pem DIR/key.pem\n forward . "+to+"\n}\n")[0]
+	web := start(t, dir, "https://.:0 {\n bind 127.0.0.1\n tls DIR/cert.pem DIR/key.pem\n forward . "+to+"\n}\n")
 	client := &http.Client{Timeout: patience, Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}
 	defer client.CloseIdleConnections()
 	if r := post(t, client, web, servertest.Pack(t, update())); r == nil || r.Rcode != dns.RcodeNotImplemented {
@@ -135,7 +135,7 @@ func TestCountsAreBounded(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	writeCertificate(t, dir)
-	web := start(t, dir, "https://.:0 {\n bind 127.0.0.1\n tls DIR/cert.pem DIR/key.pem\n whoami\n}\n")[0]
+	web := start(t, dir, "https://.:0 {\n bind 127.0.0.1\n tls DIR/cert.pem DIR/key.pem\n whoami\n}\n")
 	client := &http.Client{Timeout: patience, Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}
 	defer client.CloseIdleConnections()
 	many := servertest.Pack(t, servertest.Query("x.", dns.TypeA, 0))
@@ -176,7 +176,7 @@ func TestRewrittenNamesAreChecked(t *testing.T) {
     forward . `+servertest.Upstream(t, up.ServeDNS)+`
     cache 30
 }
-`)[0]
+`)
 	for _, name := range []string{"public.example.org.", "PUBLIC.example.ORG.", "admin.example.org.", "public.example.org."} {
 		if r := exchange(t, "udp", addr, servertest.Query(name, dns.TypeA, 1232)); r.Rcode != dns.RcodeRefused || len(r.Answer) > 0 {
 			t.Errorf("%s: %v", name, r)
@@ -194,7 +194,7 @@ func TestProbesOfLoopCannotBeGuessed(t *testing.T) {
 	names := map[string]bool{}
 	for range 3 {
 		up := &recorder{}
-		addr := start(t, t.TempDir(), ".:0 {\n bind 127.0.0.1\n loop\n forward . "+servertest.Upstream(t, up.ServeDNS)+"\n}\n")[0]
+		addr := start(t, t.TempDir(), ".:0 {\n bind 127.0.0.1\n loop\n forward . "+servertest.Upstream(t, up.ServeDNS)+"\n}\n")
 		var probe string
 		for end := time.Now().Add(patience); probe == "" && time.Now().Before(end); {
 			for _, q := range up.asked() {
@@ -226,7 +226,7 @@ func TestSignaturesProveNothing(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "db"), []byte("example.org. 60 IN SOA a. b. 1 2 3 4 5\nexample.org. 60 IN NS a.\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	addr := start(t, dir, "example.org:0 {\n bind 127.0.0.1\n acl {\n  block type AXFR net 127.0.0.0/8\n }\n transfer {\n  to 192.0.2.1\n }\n file DIR/db\n}\n")[0]
+	addr := start(t, dir, "example.org:0 {\n bind 127.0.0.1\n acl {\n  block type AXFR net 127.0.0.0/8\n }\n transfer {\n  to 192.0.2.1\n }\n file DIR/db\n}\n")
 	for _, signed := range []bool{false, true} {
 		m := servertest.Query("example.org.", dns.TypeAXFR, 0)
 		if signed {
@@ -274,7 +274,7 @@ func TestNarrowestTransferRules(t *testing.T) {
     file DIR/a.example.org a.example.org
     file DIR/z.example.org z.example.org
 }
-`)[0]
+`)
 	for _, z := range []string{"a.example.org.", "z.example.org."} {
 		if r := exchange(t, "tcp", addr, servertest.Query(z, dns.TypeAXFR, 0)); r.Rcode != dns.RcodeRefused {
 			t.Errorf("AXFR of %s: %v", z, r)
@@ -296,7 +296,7 @@ func TestCheckingDisabledIsKeptApart(t *testing.T) {
 		}
 		_ = w.WriteMsg(m)
 	})
-	addr := start(t, t.TempDir(), ".:0 {\n bind 127.0.0.1\n forward . "+to+"\n cache 30\n}\n")[0]
+	addr := start(t, t.TempDir(), ".:0 {\n bind 127.0.0.1\n forward . "+to+"\n cache 30\n}\n")
 	m := servertest.Query("bogus.example.org.", dns.TypeA, 1232)
 	m.CheckingDisabled = true
 	if r := exchange(t, "udp", addr, m); len(r.Answer) != 1 {
@@ -317,7 +317,7 @@ func TestBurstIsOneQuestion(t *testing.T) {
 		<-gate
 		up.ServeDNS(w, q)
 	})
-	addr := start(t, t.TempDir(), ".:0 {\n bind 127.0.0.1\n forward . "+to+"\n cache 30\n}\n")[0]
+	addr := start(t, t.TempDir(), ".:0 {\n bind 127.0.0.1\n forward . "+to+"\n cache 30\n}\n")
 	var wg sync.WaitGroup
 	for range 100 {
 		wg.Go(func() {
