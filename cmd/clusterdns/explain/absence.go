@@ -1,6 +1,7 @@
 package explain
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/clusterdns/clusterdns/kubernetes"
@@ -33,6 +34,11 @@ func (s *subject) failed(x *Explanation) bool {
 			a := &c.Answers[j]
 			switch {
 			case a.failure() == "":
+			case a.NotAsked:
+				x.rule(Unknown, "leads to %s, which is outside the cluster and was %s", strings.TrimSuffix(a.chain[len(a.chain)-1], "."), notAsked)
+				x.next("clusterdns explain -server ADDRESS-OF-THE-CLUSTER-DNS%s %s", x.client, quote(x.Name))
+				s.show(x)
+				return true
 			case len(a.chain) > 0:
 				x.rule(Unknown, "leads to %s, which could not be looked up: %s", strings.TrimSuffix(a.chain[len(a.chain)-1], "."), a.failure())
 				x.next("clusterdns explain -server ADDRESS-OF-THE-UPSTREAM %s", quote(a.chain[len(a.chain)-1]))
@@ -58,17 +64,18 @@ func (s *subject) show(x *Explanation) *backing {
 
 func (s *subject) noNamespace(x *Explanation) {
 	x.rule(Absent, "does not resolve: there is no namespace %s", s.namespace)
+	x.noFrom = x.noFrom && !strings.EqualFold(s.namespace, x.From) // it has been said
 	if n := nearest(s.namespace, s.cluster.NamespaceNames()); n != "" {
 		x.note("there is a namespace %s", n)
 		if _, ok := s.cluster.Service(n, s.service); ok {
 			x.Verdict.Notes[len(x.Verdict.Notes)-1] += ", which has a Service " + s.service
-			x.next("clusterdns explain %s.%s", quote(s.service), quote(n))
+			x.again("%s.%s", quote(s.service), quote(n))
 		}
 	}
 	if s.service != "" {
 		s.elsewhere(x)
 	}
-	x.next("kubectl get namespaces")
+	x.kubectl("get namespaces")
 }
 
 // elsewhere names the namespaces that have a Service of the name.
@@ -83,17 +90,57 @@ func (s *subject) elsewhere(x *Explanation) {
 		return
 	}
 	x.note("a Service %s is in namespace %s: from elsewhere its name is %s.%s", s.service, strings.Join(found[:min(len(found), maxListed)], ", "), s.service, found[0])
-	x.next("clusterdns explain %s.%s", quote(s.service), quote(found[0]))
+	x.again("%s.%s", quote(s.service), quote(found[0]))
+}
+
+// hasNamespace says whether a namespace exists.
+func (c *Cluster) hasNamespace(name string) bool {
+	return slices.ContainsFunc(c.NamespaceNames(), func(n string) bool { return strings.EqualFold(n, name) })
+}
+
+// misspeltZone judges a name that looks like one of a cluster but for its domain.
+func (e *Explainer) misspeltZone(x *Explanation) bool {
+	labels := strings.Split(strings.TrimSuffix(x.Name, "."), ".")
+	at := slices.IndexFunc(labels, func(l string) bool { return strings.EqualFold(l, "svc") || strings.EqualFold(l, "pod") })
+	if at < 1 || len(e.Clusters) == 0 {
+		return false
+	}
+	domain := strings.Join(labels[at+1:], ".")
+	for i := range e.Clusters {
+		var zones []string
+		for _, z := range e.Clusters[i].Zones {
+			zones = append(zones, strings.TrimSuffix(z, "."))
+		}
+		if zone := nearest(domain, zones); domain != "" && zone != "" {
+			x.rule(Absent, "does not resolve: %s is no domain of the cluster; %s is", domain, zone)
+			x.again("%s", quote(strings.Join(labels[:at+1], ".")+"."+zone))
+			return true
+		}
+	}
+	return false
 }
 
 func (s *subject) noService(x *Explanation) {
+	if s.endpoint == "" && s.port == "" && s.cluster.hasNamespace(s.service) {
+		s.namespaceAlone(x)
+		return
+	}
 	x.rule(Absent, "does not resolve: there is no Service %s in namespace %s", s.service, s.namespace)
 	if n := nearest(s.service, s.cluster.ServiceNames(s.namespace)); n != "" {
 		x.note("there is a Service %s", n)
-		x.next("clusterdns explain %s.%s", quote(n), quote(s.namespace))
+		x.again("%s.%s", quote(n), quote(s.namespace))
 	}
 	s.elsewhere(x)
-	x.next("kubectl -n %s get services", quote(s.namespace))
+	x.kubectl("-n %s get services", quote(s.namespace))
+}
+
+// namespaceAlone judges the name of a namespace.
+func (s *subject) namespaceAlone(x *Explanation) {
+	x.rule(Absent, "does not resolve: %s is a namespace, and no Service of namespace %s", s.service, s.namespace)
+	if names := s.cluster.ServiceNames(s.service); len(names) > 0 {
+		x.note("the names of its Services have theirs before it, such as %s.%s", names[0], s.service)
+	}
+	x.kubectl("-n %s get services", quote(s.service))
 }
 
 func (s *subject) noPod(x *Explanation) {
@@ -112,7 +159,7 @@ func (s *subject) noPod(x *Explanation) {
 		return
 	}
 	x.rule(Absent, "does not resolve: no Pod of namespace %s has the address %s", s.namespace, addr)
-	x.next("kubectl get pods -A -o wide --field-selector status.podIP=%s", quote(addr.String()))
+	x.kubectl("get pods -A -o wide --field-selector status.podIP=%s", quote(addr.String()))
 }
 
 // noRecords is for names at or below a Service that exists.
@@ -123,7 +170,7 @@ func (s *subject) noRecords(x *Explanation) {
 	switch {
 	case b.info.Type == kubernetes.ExternalName && s.endpoint == "" && s.port == "":
 		x.rule(Absent, "is another name for %s, which does not exist", strings.TrimSuffix(b.info.ExternalName, "."))
-		x.next("clusterdns explain %s", quote(strings.TrimSuffix(b.info.ExternalName, ".")+"."))
+		x.again("%s", quote(strings.TrimSuffix(b.info.ExternalName, ".")+"."))
 	case s.port != "":
 		s.noPort(b, x)
 	case s.endpoint != "" && total == 0:
@@ -149,7 +196,7 @@ func (s *subject) noPort(b *backing, x *Explanation) {
 	if len(names) > 0 {
 		x.note("it has %s", strings.Join(names[:min(len(names), maxListed)], ", "))
 	}
-	x.next("kubectl -n %s get service %s -o jsonpath='{.spec.ports}'", quote(b.info.Namespace), quote(b.info.Name))
+	x.kubectl("-n %s get service %s -o jsonpath='{.spec.ports}'", quote(b.info.Namespace), quote(b.info.Name))
 }
 
 // noteEndpoints names the endpoints that there are.
@@ -174,5 +221,5 @@ func (s *subject) noteEndpoints(b *backing, x *Explanation) {
 		}
 		x.note("it has %s%s", strings.Join(names[:min(len(names), maxListed)], ", "), more)
 	}
-	x.next("kubectl -n %s get endpointslices -l kubernetes.io/service-name=%s", quote(b.info.Namespace), quote(b.info.Name))
+	x.kubectl("-n %s get endpointslices -l kubernetes.io/service-name=%s", quote(b.info.Namespace), quote(b.info.Name))
 }

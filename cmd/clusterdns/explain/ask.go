@@ -25,6 +25,8 @@ type Answer struct {
 	// Reasons are the texts of Extended DNS Errors (RFC 8914), or else what the directives say went wrong.
 	Reasons []string `json:"reasons,omitempty"`
 	Error   string   `json:"error,omitempty"`
+	// NotAsked: the name, or what its CNAMEs lead to, is outside the cluster, and nobody is known who could be asked.
+	NotAsked bool `json:"notAsked,omitempty"`
 
 	found  bool     // it has records of the type
 	chain  []string // names that CNAMEs led to
@@ -36,6 +38,9 @@ type Answer struct {
 type Asker interface {
 	Ask(ctx context.Context, name string, typ uint16) Answer
 }
+
+// notAsked is NotAsked as text.
+const notAsked = "not asked (no -conf or -server)"
 
 // ednsSize is the largest reply over UDP that is taken: one that never fragments (DNS flag day 2020).
 const ednsSize = 1232

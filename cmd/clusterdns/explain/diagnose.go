@@ -44,9 +44,9 @@ func (b *backing) judge(s *subject, x *Explanation) {
 	}
 	if problem := b.portProblem(s); problem != nil {
 		x.rule(Broken, "resolves, but port %s will not work: %s", portText(problem), problem.Problem)
-		x.next("kubectl -n %s get service %s -o jsonpath='{.spec.ports}'", quote(b.info.Namespace), quote(b.info.Name))
+		x.kubectl("-n %s get service %s -o jsonpath='{.spec.ports}'", quote(b.info.Namespace), quote(b.info.Name))
 		if b.report.Selector != "none" && b.report.Selector != "unknown" {
-			x.next("kubectl -n %s get pods -l %s -o jsonpath='{.items[*].spec.containers[*].ports}'", quote(b.info.Namespace), quote(b.report.Selector))
+			x.kubectl("-n %s get pods -l %s -o jsonpath='{.items[*].spec.containers[*].ports}'", quote(b.info.Namespace), quote(b.report.Selector))
 		}
 		return
 	}
@@ -61,13 +61,13 @@ func (b *backing) judge(s *subject, x *Explanation) {
 		b.noteHeadless(x, ready, total)
 	}
 	x.note("NetworkPolicies are not looked at: they may keep namespace %s from it", x.From)
-	x.next("kubectl -n %s get networkpolicies", quote(b.info.Namespace))
-	if p := b.anyPort(s); p != 0 {
-		name := strings.TrimSuffix(x.found(), ".")
-		if s.port != "" { // a name of SRV records, which has no address
-			name = strings.Join(strings.Split(name, ".")[2:], ".")
+	x.kubectl("-n %s get networkpolicies", quote(b.info.Namespace))
+	if try := b.try(s, strings.TrimSuffix(x.found(), ".")); try != "" {
+		from := x.From
+		if x.noFrom {
+			from = b.info.Namespace
 		}
-		x.next("kubectl -n %s run -it --rm --restart=Never --image=busybox try -- nc -zv -w 3 %s %d", quote(x.From), quote(name), p)
+		x.kubectl("-n %s run -it --rm --restart=Never --image=busybox try -- %s", quote(from), try)
 	}
 }
 
@@ -75,6 +75,8 @@ func readyText(ready, total int) string {
 	switch {
 	case ready == total && total == 1:
 		return "its endpoint is ready"
+	case ready == total && total == 2:
+		return "both endpoints are ready"
 	case ready == total:
 		return fmt.Sprintf("all %d endpoints are ready", total)
 	}
@@ -131,19 +133,28 @@ func (b *backing) portProblem(s *subject) *Port {
 	return nil
 }
 
-// anyPort is a port to try, or 0.
-func (b *backing) anyPort(s *subject) uint16 {
+// try is the command that tries the first port that it can be seen to work from, or "": a UDP port says nothing on its own, but for that of DNS.
+func (b *backing) try(s *subject, name string) string {
+	if s.port != "" { // a name of SRV records, which has no address
+		name = strings.Join(strings.Split(name, ".")[2:], ".")
+	}
 	for i := range b.report.Ports {
 		p := &b.report.Ports[i]
-		if p.Protocol != "TCP" || p.Problem != "" || s.port != "" && !strings.EqualFold(p.Name, s.port) {
+		if p.Problem != "" || s.port != "" && !strings.EqualFold(p.Name, s.port) {
 			continue
 		}
+		number := p.Port
 		if b.info.Headless && len(p.LeadsTo) > 0 {
-			return p.LeadsTo[0]
+			number = p.LeadsTo[0]
 		}
-		return p.Port
+		switch {
+		case p.Protocol == "TCP":
+			return fmt.Sprintf("nc -zv -w 3 %s %d", quote(name), number)
+		case p.Protocol == "UDP" && number == 53:
+			return fmt.Sprintf("nslookup kubernetes.default.svc.%s %s", strings.TrimSuffix(s.cluster.Zones[0], "."), quote(name))
+		}
 	}
-	return 0
+	return ""
 }
 
 func portText(p *Port) string {
@@ -168,11 +179,11 @@ func (b *backing) judgeEmpty(x *Explanation, k Kind) {
 		b.noteSelector(x)
 	}
 	if b.info.Labelled != nil {
-		x.next("kubectl -n %s get pods -l %s", ns, quote(b.report.Selector))
-		x.next("kubectl -n %s get pods --show-labels", ns)
+		x.kubectl("-n %s get pods -l %s", ns, quote(b.report.Selector))
+		x.kubectl("-n %s get pods --show-labels", ns)
 		return
 	}
-	x.next("kubectl -n %s get endpointslices -l kubernetes.io/service-name=%s", ns, name)
+	x.kubectl("-n %s get endpointslices -l kubernetes.io/service-name=%s", ns, name)
 }
 
 // noteSelector says what the selector matches and what it may have been meant to.
@@ -236,12 +247,12 @@ func (b *backing) judgeUnready(s *subject, x *Explanation, k Kind, total, publis
 		for j := range b.report.Slices[i].Endpoints {
 			e := &b.report.Slices[i].Endpoints[j]
 			if e.Pod != "" && !e.Ready && (s.endpoint == "" || e.named(s.endpoint)) {
-				x.next("kubectl -n %s describe pod %s", quote(b.info.Namespace), quote(e.Pod))
+				x.kubectl("-n %s describe pod %s", quote(b.info.Namespace), quote(e.Pod))
 				return
 			}
 		}
 	}
-	x.next("kubectl -n %s get endpointslices -l kubernetes.io/service-name=%s -o yaml", quote(b.info.Namespace), quote(b.info.Name))
+	x.kubectl("-n %s get endpointslices -l kubernetes.io/service-name=%s -o yaml", quote(b.info.Namespace), quote(b.info.Name))
 }
 
 // quote makes a word one word of a shell.

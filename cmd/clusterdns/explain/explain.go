@@ -2,6 +2,7 @@
 package explain
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"flag"
@@ -11,6 +12,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/miekg/dns"
 
 	"github.com/clusterdns/clusterdns/cmd/clusterdns/snapshot"
 	"github.com/clusterdns/clusterdns/kubernetes"
@@ -53,6 +56,7 @@ type settings struct {
 	ndots                           int
 	search                          []string
 	source                          snapshot.Flags
+	client                          []string // the flags that say who the client is, as they were given
 }
 
 // Run is the subcommand: args are what stands behind its name. It gives the exit status.
@@ -111,6 +115,11 @@ func parse(args []string) (*settings, string, error) {
 	if err != nil {
 		return nil, "", err
 	}
+	fs.Visit(func(f *flag.Flag) {
+		if slices.Contains([]string{"from", "pod", "ndots", "search", "zone"}, f.Name) {
+			s.client = append(s.client, "-"+f.Name, f.Value.String())
+		}
+	})
 	if *search != "" {
 		s.search = strings.Split(*search, ",")
 	}
@@ -144,14 +153,9 @@ func interspersed(fs *flag.FlagSet, args []string) (rest []string, err error) {
 }
 
 func (s *settings) explain(ctx context.Context, name string) (*Explanation, error) {
-	r := Request{Name: name, From: s.from, NDots: s.ndots, Search: s.search}
+	r := Request{Name: name, From: s.from, NDots: s.ndots, Search: s.search, Flags: words(s.client)}
 	if s.server != "" {
-		e := &Explainer{Asker: Network{withPort(s.server)}, Zone: strings.TrimSuffix(s.zone, ".") + "."}
-		if s.zone == "" {
-			e.Zone = "cluster.local."
-		}
-		r.NDots = usualNDots(r.NDots)
-		return e.Explain(ctx, r)
+		return s.askServer(ctx, r)
 	}
 	snap, err := s.source.Open(ctx, s.zone)
 	if err != nil {
@@ -173,11 +177,41 @@ func (s *settings) explain(ctx context.Context, name string) (*Explanation, erro
 	if err != nil {
 		return nil, err
 	}
+	e.Alone, e.Flags, e.Kubectl = !s.source.Configured(), words(s.source.Words()), words(s.source.Kubectl())
 	if s.zone != "" {
 		e.Zone = strings.TrimSuffix(s.zone, ".") + "."
 	}
 	r.NDots = usualNDots(r.NDots)
 	return e.Explain(ctx, r)
+}
+
+// askServer explains by what a server over the network says, if there is one.
+func (s *settings) askServer(ctx context.Context, r Request) (*Explanation, error) {
+	n := Network{withPort(s.server)}
+	e := &Explainer{Asker: n, Zone: strings.TrimSuffix(cmp.Or(s.zone, "cluster.local"), ".") + ".", Flags: words([]string{"-server", s.server})}
+	for attempt := 1; ; attempt++ {
+		a := n.Ask(ctx, e.Zone, dns.TypeSOA)
+		if a.Error == "" {
+			break
+		}
+		if attempt == serverAttempts {
+			return nil, fmt.Errorf("%s answers nothing: is a DNS server there?", n.Addr)
+		}
+	}
+	r.NDots = usualNDots(r.NDots)
+	return e.Explain(ctx, r)
+}
+
+// serverAttempts is how often a server is asked before it is given up: as often as resolvers do (resolv.conf(5)), for a datagram may be lost.
+const serverAttempts = 2
+
+// words are words of a shell with a space before each.
+func words(all []string) string {
+	var b strings.Builder
+	for _, w := range all {
+		b.WriteString(" " + quote(w))
+	}
+	return b.String()
 }
 
 func usualNDots(n int) int {

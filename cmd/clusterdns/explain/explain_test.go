@@ -74,8 +74,8 @@ func run(t *testing.T, args ...string) (out, errs string, exit int) {
 	return stdout.String(), stderr.String(), exit
 }
 
-// TestGolden runs each file of testdata: the arguments on the first line, then what is printed and the exit status. CONF in an argument is a
-// Corefile with an upstream server. With UPDATE_GOLDEN=1 in the environment what is printed is written there.
+// TestGolden runs each file of testdata: the arguments on the first line, then what is printed and the exit status. CONF is a
+// Corefile with an upstream server, DEMO and OURS are folders of manifests. With UPDATE_GOLDEN=1 in the environment what is printed is written there.
 func TestGolden(t *testing.T) {
 	t.Parallel()
 	files, err := filepath.Glob("testdata/*.txt")
@@ -103,7 +103,7 @@ func TestGolden(t *testing.T) {
 				}
 			}
 			out, errs, exit := run(t, args...)
-			got := fmt.Sprintf("%s%sexit %d\n", out, errs, exit)
+			got := strings.NewReplacer(conf, "CONF", demo, "DEMO", "testdata/cluster", "OURS").Replace(fmt.Sprintf("%s%sexit %d\n", out, errs, exit))
 			if os.Getenv("UPDATE_GOLDEN") != "" {
 				if err := os.WriteFile(file, []byte(command+"\n"+got), 0o600); err != nil {
 					t.Fatal(err)

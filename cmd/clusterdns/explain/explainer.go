@@ -5,7 +5,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"net/netip"
+	"net/url"
 	"slices"
 	"strings"
 
@@ -22,6 +24,10 @@ type Explainer struct {
 	Asker    Asker
 	Clusters []Cluster // none where only DNS can be asked
 	Zone     string    // that search lists are made of, with a dot at its end
+	// Alone says that there is no configuration but the cluster: nobody answers names outside.
+	Alone bool
+	// Flags are those that commands to go on with need to see the same cluster, words of a shell; Kubectl are those of kubectl.
+	Flags, Kubectl string
 }
 
 // ClusterHandler is how a kubernetes directive is known in a chain.
@@ -93,6 +99,7 @@ type Request struct {
 	Search []string // of the client's resolv.conf; nil for the cluster's own
 	More   []string // domains behind the cluster's own, from the Pod's dnsConfig
 	Notes  []string // what is known of the client already
+	Flags  string   // that say who the client is, words of a shell, for commands to go on with
 }
 
 // DefaultNDots is the ndots that Pods have.
@@ -134,6 +141,10 @@ type Explanation struct {
 	Service    *Service    `json:"service,omitempty"`
 	Verdict    Verdict     `json:"verdict"`
 	Next       []string    `json:"next,omitempty"` // commands to go on with
+
+	flags, kube string // see Explainer
+	client      string // see Request.Flags; "" if the client's namespace does not exist
+	noFrom      bool   // the client's namespace was given, and does not exist
 }
 
 // maxName is the longest name that is explained, escapes counted; names themselves have at most 253 letters.
@@ -142,6 +153,12 @@ const maxName = 1024
 func checkName(name string) error {
 	if name == "" || len(name) > maxName {
 		return errors.New("a name must have between 1 and 253 letters")
+	}
+	if u, err := url.Parse(name); err == nil && u.Host != "" {
+		return fmt.Errorf("%q is a URL, not a name: its name is %q", name, u.Hostname())
+	}
+	if host, port, err := net.SplitHostPort(name); err == nil && numeric(port) && !isAddr(name) {
+		return fmt.Errorf("%q: a port is not part of a name: the name is %q", name, host)
 	}
 	if _, err := wire.ParseName(name); err != nil {
 		return fmt.Errorf("%q cannot be a name: %w", name, err)
@@ -159,9 +176,23 @@ func (e *Explainer) Explain(ctx context.Context, r Request) (*Explanation, error
 		x.Search = append(clusterSearch(x.From, e.Zone), r.More...)
 	}
 	x.Verdict.Notes = slices.Clone(r.Notes)
+	x.flags, x.kube = e.Flags, e.Kubectl
+	if e.knows(x.From) {
+		x.client = r.Flags
+	} else {
+		x.noFrom = r.From != ""
+	}
 	e.lookUp(ctx, x)
 	e.judge(x)
+	if x.noFrom {
+		x.note("there is no namespace %s, in which the client is said to be", x.From)
+	}
 	return x, nil
+}
+
+// knows says whether a namespace exists, or may exist for all that is known.
+func (e *Explainer) knows(namespace string) bool {
+	return len(e.Clusters) == 0 || slices.ContainsFunc(e.Clusters, func(c Cluster) bool { return c.hasNamespace(namespace) })
 }
 
 // clusterSearch is the search list of Pods in a namespace.
@@ -185,11 +216,21 @@ func (e *Explainer) lookUp(ctx context.Context, x *Explanation) {
 	for i := 0; i < len(names) && ctx.Err() == nil; {
 		c := Candidate{Name: names[i]}
 		for _, t := range types {
-			c.Answers = append(c.Answers, e.Asker.Ask(ctx, c.Name, t))
+			a := e.Asker.Ask(ctx, c.Name, t)
+			e.unasked(&a)
+			c.Answers = append(c.Answers, a)
 		}
 		c.Outcome = outcome(c.Answers)
 		x.Candidates = append(x.Candidates, c)
 		i = rules.Next(c.Outcome, i, len(names), asIsFirst)
+	}
+}
+
+// unasked corrects the answer for a name outside of a cluster that stands alone: its server would have an upstream server, and
+// SERVFAIL is what it says without.
+func (e *Explainer) unasked(a *Answer) {
+	if e.Alone && a.RCode == "SERVFAIL" && (a.nobody || len(a.chain) > 0 && e.subjectOf(a.chain[len(a.chain)-1]) == nil) {
+		a.RCode, a.Reasons, a.NotAsked = "", nil, true
 	}
 }
 
@@ -219,6 +260,9 @@ func (e *Explainer) judge(x *Explanation) {
 	last := &x.Candidates[len(x.Candidates)-1]
 	if last.Outcome == ndots.Found {
 		e.judgeFound(x, last)
+		return
+	}
+	if e.misspeltZone(x) {
 		return
 	}
 	if s := e.meant(x.Name, x.From); s != nil && !isAddr(x.Name) {
@@ -293,7 +337,7 @@ func (e *Explainer) judgeOutside(x *Explanation) {
 		x.rule(Absent, "is no address of a Service or endpoint of the cluster")
 	case nobody:
 		x.Verdict.Kind, x.Verdict.Summary = Unknown, "is not a name of the cluster, and upstream servers were not asked"
-		x.next("clusterdns explain -server ADDRESS-OF-THE-CLUSTER-DNS %s", quote(x.Name))
+		x.next("clusterdns explain -server ADDRESS-OF-THE-CLUSTER-DNS%s %s", x.client, quote(x.Name))
 	default:
 		x.Verdict.Kind, x.Verdict.Summary = Absent, "does not exist, neither in the cluster nor outside"
 		if len(e.Clusters) == 0 {
@@ -324,6 +368,8 @@ func (a *Answer) failure() string {
 	switch {
 	case a.Error != "":
 		return a.Error
+	case a.NotAsked:
+		return notAsked
 	case a.RCode == "NOERROR" || a.RCode == "NXDOMAIN":
 		return ""
 	case len(a.Reasons) > 0:
@@ -348,6 +394,16 @@ func (x *Explanation) reasons() (out []string) {
 
 func (x *Explanation) note(format string, args ...any) {
 	x.Verdict.Notes = append(x.Verdict.Notes, fmt.Sprintf(format, args...))
+}
+
+// again adds a command that explains another name of the same cluster to the same client.
+func (x *Explanation) again(format string, args ...any) {
+	x.next("%s", "clusterdns explain"+x.flags+x.client+" "+fmt.Sprintf(format, args...))
+}
+
+// kubectl adds a command of kubectl for the same cluster.
+func (x *Explanation) kubectl(format string, args ...any) {
+	x.next("%s", "kubectl"+x.kube+" "+fmt.Sprintf(format, args...))
 }
 
 func (x *Explanation) next(format string, args ...any) {

@@ -26,7 +26,7 @@ type subject struct {
 }
 
 func (s *subject) exists() (namespace, service bool) {
-	namespace = slices.ContainsFunc(s.cluster.NamespaceNames(), func(n string) bool { return strings.EqualFold(n, s.namespace) })
+	namespace = s.cluster.hasNamespace(s.namespace)
 	_, service = s.cluster.Service(s.namespace, s.service)
 	return namespace, namespace && service
 }
@@ -152,7 +152,7 @@ func best(readings []*subject, explicit bool) *subject {
 	if fallback != nil || len(readings) == 0 {
 		return fallback
 	}
-	if s := readings[0]; explicit || nearest(s.namespace, s.cluster.NamespaceNames()) != "" {
+	if s := readings[0]; explicit || len(readings) == 1 && s.endpoint == "" || nearest(s.namespace, s.cluster.NamespaceNames()) != "" {
 		return s
 	}
 	return nil

@@ -107,7 +107,7 @@ func (p *page) candidate(n int, c *Candidate) {
 
 // same says whether two answers say the same of different types.
 func (a *Answer) same(b *Answer) bool {
-	return a.RCode == b.RCode && a.By == b.By && a.Error == b.Error && slices.Equal(a.Records, b.Records) && slices.Equal(a.Reasons, b.Reasons)
+	return a.RCode == b.RCode && a.By == b.By && a.Error == b.Error && a.NotAsked == b.NotAsked && slices.Equal(a.Records, b.Records) && slices.Equal(a.Reasons, b.Reasons)
 }
 
 // text is the answer in a line.
@@ -116,6 +116,10 @@ func (a *Answer) text() string {
 	switch {
 	case a.Error != "":
 		return a.Error
+	case a.NotAsked && text != "":
+		return text + "; " + notAsked
+	case a.NotAsked:
+		return notAsked
 	case a.RCode != "NOERROR" && text != "":
 		return text + "; " + a.RCode
 	case a.RCode != "NOERROR":

@@ -45,6 +45,32 @@ func (f *Flags) Given() bool {
 	return len(f.manifests) > 0 || f.kubeconfig != "" || f.conf != "" || f.context != ""
 }
 
+// Words are the flags as they were given, for a command that sees the same cluster.
+func (f *Flags) Words() (out []string) {
+	for _, p := range f.manifests {
+		out = append(out, "-manifests", p)
+	}
+	return append(out, pairs("-kubeconfig", f.kubeconfig, "-context", f.context, "-conf", f.conf)...)
+}
+
+// Kubectl are the flags of kubectl for the same cluster.
+func (f *Flags) Kubectl() []string {
+	return pairs("--kubeconfig", f.kubeconfig, "--context", f.context)
+}
+
+// pairs are those flags, each before its value, that have one.
+func pairs(flagsAndValues ...string) (out []string) {
+	for i := 0; i+1 < len(flagsAndValues); i += 2 {
+		if flagsAndValues[i+1] != "" {
+			out = append(out, flagsAndValues[i:i+2]...)
+		}
+	}
+	return out
+}
+
+// Configured says whether there is a configuration, and not only a cluster.
+func (f *Flags) Configured() bool { return f.conf != "" }
+
 // Check finds flags that do not go together.
 func (f *Flags) Check() error {
 	n := 0
