@@ -7,6 +7,9 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"os"
+	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -176,6 +179,29 @@ func (l *load) result() (sent, lost, wrong int64) {
 		wrong += c.wrong.Load()
 	}
 	return sent, lost, wrong
+}
+
+// full is how many datagrams the kernel has thrown away because a socket was full: one of the server at addr, and one of its clients. Both
+// happen where the machine has no time for the process; it is 0 where the system does not say.
+func full(addr string) (atServer, atClients int) {
+	_, port, _ := net.SplitHostPort(addr)
+	n, _ := strconv.Atoi(port)
+	hex := fmt.Sprintf(":%04X", n)
+	table, _ := os.ReadFile("/proc/net/udp")
+	for _, l := range strings.Split(string(table), "\n") {
+		f := strings.Fields(l)
+		if len(f) < 13 {
+			continue
+		}
+		drops, _ := strconv.Atoi(f[12])
+		switch {
+		case strings.HasSuffix(f[1], hex):
+			atServer += drops
+		case strings.HasSuffix(f[2], hex):
+			atClients += drops
+		}
+	}
+	return atServer, atClients
 }
 
 // readiness asks /ready all the time: it must never say no.

@@ -165,6 +165,7 @@ func TestNothingIsLost(t *testing.T) {
 	}
 	out.await(t, "lameduck", 1)
 	load.stop()
+	atServer, atClients := full(addr)
 	select {
 	case err := <-ended:
 		if err != nil {
@@ -176,7 +177,8 @@ func TestNothingIsLost(t *testing.T) {
 	sent, lost, wrong := load.result()
 	t.Logf("%d queries in %s: %d lost, %d with another rcode than NOERROR or NXDOMAIN", sent, time.Since(begin).Round(time.Millisecond), lost, wrong)
 	if lost > 0 || wrong > 0 || sent == 0 {
-		t.Errorf("%d of %d queries lost, %d answered with a failure", lost, sent, wrong)
+		t.Errorf("%d of %d queries lost, %d answered with a failure; the kernel dropped %d for want of room in the server's sockets, %d in the clients'",
+			lost, sent, wrong, atServer, atClients)
 	}
 }
 
