@@ -101,28 +101,28 @@ func compile(s stage, src, dir string, given pairs) error {
 }
 
 // describe reads the last stage: what it copies, and how it is run.
-func (img *image) describe(s, builder stage, dir string, given pairs) error {
-	img.config = config{ExposedPorts: map[string]struct{}{}, Labels: map[string]string{}}
-	for _, i := range s {
-		args := s.expand(i.args, given)
-		switch i.word {
+func (i *image) describe(s, builder stage, dir string, given pairs) error {
+	i.config = config{ExposedPorts: map[string]struct{}{}, Labels: map[string]string{}}
+	for _, step := range s {
+		args := s.expand(step.args, given)
+		switch step.word {
 		case "USER":
-			img.config.User = args
+			i.config.User = args
 		case "WORKDIR":
-			img.config.WorkingDir = args
+			i.config.WorkingDir = args
 		case "EXPOSE":
 			for _, p := range strings.Fields(args) {
-				img.config.ExposedPorts[p] = struct{}{}
+				i.config.ExposedPorts[p] = struct{}{}
 			}
 		case "LABEL":
-			labels(args, img.config.Labels)
+			labels(args, i.config.Labels)
 		case "COPY":
 			if e, ok := copied(args, builder, dir); ok {
-				img.entries = append(img.entries, e)
+				i.entries = append(i.entries, e)
 			}
 		case "FROM", "ARG":
 		default:
-			if err := img.entrypoint(i.word, args); err != nil {
+			if err := i.entrypoint(step.word, args); err != nil {
 				return err
 			}
 		}
@@ -131,11 +131,11 @@ func (img *image) describe(s, builder stage, dir string, given pairs) error {
 }
 
 // entrypoint reads the one instruction that is JSON.
-func (img *image) entrypoint(word, args string) error {
+func (i *image) entrypoint(word, args string) error {
 	if word != "ENTRYPOINT" {
 		return fmt.Errorf("%s %s: not known here", word, args)
 	}
-	if err := json.Unmarshal([]byte(args), &img.config.Entrypoint); err != nil {
+	if err := json.Unmarshal([]byte(args), &i.config.Entrypoint); err != nil {
 		return fmt.Errorf("ENTRYPOINT %s: %w", args, err)
 	}
 	return nil
