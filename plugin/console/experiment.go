@@ -161,7 +161,7 @@ func (p *trial) search(x *ndots.Experiment, clusters []Cluster) error {
 }
 
 // leastWidth is the width of a bar that can still be seen, in percent.
-const leastWidth = 0.6
+const leastWidth = 1
 
 // draw makes bars of the report.
 func (p *trial) draw() {
