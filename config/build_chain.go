@@ -172,7 +172,7 @@ func buildKubernetes(s *site, o kubernetes.Options) error {
 			source = s.shared.source(o)
 			o.Snapshot = "" // what is only looked at is not kept
 		case len(o.Manifests) > 0:
-			source = kubernetes.NewManifests(o, log)
+			source = kubernetes.NewManifests(o, s.shared.kubernetes, log)
 		default:
 			source = kubernetes.NewAPIServer(o, s.shared.kubernetes, log)
 		}

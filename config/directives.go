@@ -301,44 +301,9 @@ func unknown(table []Directive, name directive.Arg) error {
 	for i := range table {
 		known[i] = table[i].Name
 	}
-	guess := ""
-	if n := nearest(name.Text, known); n != "" {
-		guess = fmt.Sprintf("did you mean %q? ", n)
+	if n := directive.Nearest(name.Text, known); n != "" {
+		return name.Errorf("unknown directive %q; did you mean %q?", name.Text, n)
 	}
 	slices.Sort(known)
-	return name.Errorf("unknown directive %q; %sknown are %s", name.Text, guess, strings.Join(known, ", "))
-}
-
-// nearest is the known word that a mistyped one was most likely meant to be, or "": one that differs in at most a third of its letters.
-func nearest(word string, known []string) string {
-	best, at := "", len(word)/3+1
-	for _, k := range known {
-		if d := distance(strings.ToLower(word), k); d < at || d == at && best == "" {
-			best, at = k, d
-		}
-	}
-	return best
-}
-
-// distance is how many letters must be put in, left out or replaced to make b of a. Words longer than any directive's are far.
-func distance(a, b string) int {
-	if len(a) > 64 {
-		return len(a)
-	}
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			cost := diagonal
-			if a[i] != b[j] {
-				cost = 1 + min(diagonal, row[j], row[j+1])
-			}
-			diagonal, row[j+1] = row[j+1], cost
-		}
-	}
-	return row[len(b)]
+	return name.Errorf("unknown directive %q; known are %s", name.Text, strings.Join(known, ", "))
 }

@@ -151,7 +151,7 @@ func (c *Config) uses(b *Block, lines []directive.Line) (map[string][]*Use, []er
 			errs = append(errs, l.Name.Errorf("%s: may stand once in a server block, and does at line %d already", d.Name, before[0].Input.Name.Line))
 			continue
 		}
-		in := &directive.Input{Line: l, Zones: zones, Port: DefaultPort, Warn: c.warn}
+		in := &directive.Input{Line: l, Zones: zones, Port: DefaultPort, Warn: c.warn, IsDirective: c.isDirective}
 		if len(b.Zones) > 0 {
 			in.Port = b.Zones[0].Port
 		}
@@ -159,6 +159,8 @@ func (c *Config) uses(b *Block, lines []directive.Line) (map[string][]*Use, []er
 	}
 	return uses, errs
 }
+
+func (c *Config) isDirective(word string) bool { return lookup(c.table, word) != nil }
 
 func (c *Config) warn(at directive.Arg, format string, args ...any) {
 	c.Warnings = append(c.Warnings, at.Errorf(format, args...))

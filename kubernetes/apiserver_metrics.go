@@ -15,6 +15,7 @@ type SourceMetrics struct {
 	clusterIP, headless, headlessManual prometheus.Observer
 	ages                                ages
 	snapshots                           snapshotMetrics
+	badManifests                        prometheus.Gauge
 }
 
 // NewSourceMetrics registers the metrics of sources with reg.
@@ -37,7 +38,11 @@ func NewSourceMetrics(reg prometheus.Registerer) *SourceMetrics {
 	}
 	m.snapshots.stale = prometheus.NewDesc("clusterdns_kubernetes_stale", "1 while answers come from a snapshot, because the API server could not be read since the start.", nil, nil)
 	m.snapshots.written = prometheus.NewDesc("clusterdns_kubernetes_snapshot_timestamp_seconds", "When the snapshot that is kept was last current.", []string{"file"}, nil)
-	reg.MustRegister(programming, &m.ages, &m.snapshots)
+	m.badManifests = prometheus.NewGauge(prometheus.GaugeOpts{
+		Name: "clusterdns_kubernetes_manifest_errors",
+		Help: "Files of manifests whose newest state cannot be used: what stood in them before is answered still.",
+	})
+	reg.MustRegister(programming, &m.ages, &m.snapshots, m.badManifests)
 	return m
 }
 

@@ -62,7 +62,7 @@ func cluster(t testing.TB, opts, manifests string) *kubernetes.Kubernetes {
 	}
 	o := options(t, opts)
 	o.Manifests = []string{file}
-	k := kubernetes.New(o, kubernetes.NewManifests(o, nil), kubernetes.Deps{})
+	k := kubernetes.New(o, kubernetes.NewManifests(o, nil, nil), kubernetes.Deps{})
 	run(t, k)
 	select {
 	case <-k.Synced():

@@ -139,15 +139,15 @@ type inventoryBuilder struct {
 func (b *inventoryBuilder) readManifests(log *slog.Logger) error {
 	o := b.opts
 	o.Pods, o.Endpoints = PodsVerified, true
-	m := NewManifests(o, log)
-	dec, err := newDecoder(&o, func(place string, err error) { log.Warn("field is not known", "place", place, "error", err) })
+	m := NewManifests(o, nil, log)
+	dec, err := newDecoder(&o, m.warn)
 	if err != nil {
 		return err
 	}
 	b.full = map[Object]any{}
 	dec.full = func(reduced Object, from any) { b.full[reduced] = from }
 	if _, err := m.scan(dec, true); err != nil {
-		return fmt.Errorf("manifests: %w", err)
+		return err
 	}
 	m.deliver(b)
 	return nil

@@ -1,13 +1,12 @@
 package kubernetes
 
 import (
-	"bufio"
 	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net/netip"
+	"reflect"
 	"slices"
 	"strings"
 
@@ -15,8 +14,6 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
-	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
-	kjson "sigs.k8s.io/json"
 	"sigs.k8s.io/yaml"
 )
 
@@ -25,6 +22,7 @@ type manifest struct {
 	objects    []Object
 	endpoints  []*endpointsObject
 	namespaces map[string]bool // of the objects: they exist even if no Namespace says so, as in a cluster
+	read       int             // how many objects were of a kind that is read, whether the options let them be seen or not
 }
 
 // decoder reads files of manifests.
@@ -32,12 +30,12 @@ type decoder struct {
 	labels     labels.Selector
 	namespaces labels.Selector
 	pods       bool
-	// warn takes fields that are not known: those of a newer cluster, or slips of the pen.
-	warn func(place string, err error)
+	// warn takes what is no error and most likely not meant: fields that are not known, and kinds that are nearly those that are read.
+	warn func(place, what string)
 	full func(reduced Object, from any) // nil, or told what each object was before it was reduced
 }
 
-func newDecoder(o *Options, warn func(place string, err error)) (*decoder, error) {
+func newDecoder(o *Options, warn func(place, what string)) (*decoder, error) {
 	d := &decoder{pods: o.Needed(KindPod), warn: warn}
 	var err error
 	if d.labels, err = labels.Parse(o.Labels); err != nil {
@@ -54,9 +52,9 @@ const maxErrors = 10
 func (d *decoder) decode(file string, data []byte) (m *manifest, err error) {
 	m = &manifest{namespaces: map[string]bool{}}
 	var errs []error
-	err = documents(data, func(n int, doc []byte) {
+	err = documents(data, func(n, before int, doc []byte) {
 		place := fmt.Sprintf("%s: document %d", file, n)
-		if err := d.guarded(m, place, doc, metav1.TypeMeta{}); err != nil && len(errs) < maxErrors {
+		if err := d.guarded(m, place, before, doc); err != nil && len(errs) < maxErrors {
 			errs = append(errs, err)
 		}
 	})
@@ -69,76 +67,53 @@ func (d *decoder) decode(file string, data []byte) (m *manifest, err error) {
 	return m, nil
 }
 
-// documents calls f for each document of YAML, or of JSON one behind the other. The separator of YAML cannot stand within JSON.
-func documents(data []byte, f func(n int, doc []byte)) error {
-	if t := bytes.TrimLeft(data, " \t\r\n\ufeff"); len(t) > 0 && t[0] == '{' && !bytes.Contains(t, []byte("\n---")) {
-		dec := json.NewDecoder(bytes.NewReader(t))
-		for n := 1; ; n++ {
-			var doc json.RawMessage
-			if err := dec.Decode(&doc); errors.Is(err, io.EOF) {
-				return nil
-			} else if err != nil {
-				return fmt.Errorf("document %d: %w", n, err)
-			}
-			f(n, doc)
-		}
-	}
-	r := utilyaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(data)))
-	for n := 1; ; n++ {
-		doc, err := r.Read()
-		if errors.Is(err, io.EOF) {
-			return nil
-		}
-		if err != nil {
-			return fmt.Errorf("document %d: %w", n, err)
-		}
-		f(n, doc)
-	}
-}
-
-// guarded is document, whose parsers are not ours: a panic of theirs is an error of the file.
-func (d *decoder) guarded(m *manifest, place string, doc []byte, as metav1.TypeMeta) (err error) {
+// guarded is document, whose parsers are not ours: a panic of theirs is an error of the file. before is how many lines stand in front.
+func (d *decoder) guarded(m *manifest, place string, before int, doc []byte) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			err = fmt.Errorf("%s: malformed: %v", place, p)
 		}
 	}()
-	return d.document(m, place, doc, as)
-}
-
-// document reads one object or list. as is its kind where it does not say so itself, as within lists of one kind.
-func (d *decoder) document(m *manifest, place string, doc []byte, as metav1.TypeMeta) error {
-	if len(bytes.TrimSpace(doc)) == 0 {
+	if t := bytes.TrimSpace(doc); len(t) == 0 {
 		return nil
-	}
-	if t := bytes.TrimSpace(doc); t[0] != '{' {
-		var err error
+	} else if t[0] != '{' {
 		if doc, err = yaml.YAMLToJSONStrict(doc); err != nil {
-			return fmt.Errorf("%s: %w", place, err)
+			return fmt.Errorf("%s: %w", place, inFile(err, before))
 		}
 	}
-	if t := bytes.TrimSpace(doc); string(t) == "null" {
-		return nil // only comments
-	} else if t[0] != '{' {
-		return fmt.Errorf("%s: not an object", place)
-	}
-	head := struct {
-		metav1.TypeMeta `json:",inline"`
-		Items           []json.RawMessage `json:"items"`
-	}{TypeMeta: as}
-	if err := json.Unmarshal(doc, &head); err != nil {
-		return fmt.Errorf("%s: %w", place, err)
-	}
-	if head.Kind == "" || head.APIVersion == "" {
-		return fmt.Errorf("%s: kind or apiVersion is missing", place)
-	}
-	if item, ok := strings.CutSuffix(head.Kind, "List"); ok {
-		return d.list(m, place, head.Items, metav1.TypeMeta{Kind: item, APIVersion: head.APIVersion})
-	}
-	return d.object(m, place, doc, head.TypeMeta)
+	return d.document(m, place, doc, head{})
 }
 
-func (d *decoder) list(m *manifest, place string, items []json.RawMessage, as metav1.TypeMeta) error {
+// head is what says of a document what it is.
+type head struct {
+	Kind       string            `json:"kind"`
+	APIVersion string            `json:"apiVersion"`
+	Items      []json.RawMessage `json:"items"`
+}
+
+// document reads one object or list in JSON. as is its kind where it does not say so itself, as within lists of one kind.
+func (d *decoder) document(m *manifest, place string, doc []byte, as head) error {
+	switch t := bytes.TrimSpace(doc); {
+	case string(t) == "null":
+		return nil // only comments
+	case len(t) == 0 || t[0] != '{':
+		return fmt.Errorf("%s: not an object", place)
+	}
+	h, r := as, fieldReader{}
+	r.read(doc, reflect.ValueOf(&h).Elem(), nil, "")
+	if len(r.faults) > 0 {
+		return fmt.Errorf("%s: %s", place, strings.Join(r.faults, "; "))
+	}
+	if h.Kind == "" || h.APIVersion == "" {
+		return fmt.Errorf("%s: kind or apiVersion is missing", place)
+	}
+	if item, ok := strings.CutSuffix(h.Kind, "List"); ok {
+		return d.list(m, place, h.Items, head{Kind: item, APIVersion: h.APIVersion})
+	}
+	return d.object(m, place, doc, h)
+}
+
+func (d *decoder) list(m *manifest, place string, items []json.RawMessage, as head) error {
 	var errs []error
 	for i, item := range items {
 		if err := d.document(m, fmt.Sprintf("%s: item %d", place, i+1), item, as); err != nil && len(errs) < maxErrors {
@@ -149,46 +124,52 @@ func (d *decoder) list(m *manifest, place string, items []json.RawMessage, as me
 }
 
 // object reads one object of a kind that makes records, and nothing of the others.
-func (d *decoder) object(m *manifest, place string, doc []byte, t metav1.TypeMeta) error {
-	place += ": " + t.Kind
-	switch t.APIVersion + " " + t.Kind {
+func (d *decoder) object(m *manifest, place string, doc []byte, h head) error {
+	place += ": " + h.Kind
+	switch h.APIVersion + " " + h.Kind {
 	case "v1 Namespace":
-		return read(d, m, place, doc, new(corev1.Namespace), nil, func(o *corev1.Namespace) { d.take(m, FromNamespace(o), o) })
+		return read(d, m, place, doc, new(corev1.Namespace), objectFields(), nil, func(o *corev1.Namespace) { d.take(m, FromNamespace(o), o) })
 	case "v1 Service":
-		return read(d, m, place, doc, new(corev1.Service), checkService, func(o *corev1.Service) { d.take(m, FromService(o), o) })
+		return read(d, m, place, doc, new(corev1.Service), serviceFields(), checkService, func(o *corev1.Service) { d.take(m, FromService(o), o) })
 	case "discovery.k8s.io/v1 EndpointSlice":
-		return read(d, m, place, doc, new(discoveryv1.EndpointSlice), checkSlice, func(o *discoveryv1.EndpointSlice) { d.take(m, FromEndpointSlice(o), o) })
+		return read(d, m, place, doc, new(discoveryv1.EndpointSlice), sliceFields(), checkSlice, func(o *discoveryv1.EndpointSlice) { d.take(m, FromEndpointSlice(o), o) })
 	case "v1 Endpoints":
-		return read(d, m, place, doc, new(endpointsObject), checkEndpoints, func(o *endpointsObject) { m.endpoints = append(m.endpoints, o) })
+		return read(d, m, place, doc, new(endpointsObject), endpointsFields(), checkEndpoints, func(o *endpointsObject) { m.endpoints = append(m.endpoints, o) })
 	case "v1 Pod":
 		if d.pods {
-			return read(d, m, place, doc, new(corev1.Pod), checkPod, func(o *corev1.Pod) { d.take(m, FromPod(o), o) })
+			return read(d, m, place, doc, new(corev1.Pod), podFields(d.full != nil), checkPod, func(o *corev1.Pod) { d.take(m, FromPod(o), o) })
+		}
+	default:
+		if near := nearKind(h); near != "" {
+			d.warn(place, fmt.Sprintf("%s of %s is not read; is %s meant?", h.Kind, h.APIVersion, near))
 		}
 	}
 	return nil
 }
 
 // read decodes an object, fills in the namespace that kubectl would take, checks it, and takes it if the options let it be seen.
-func read[O metav1.Object](d *decoder, m *manifest, place string, doc []byte, o O, check func(O) error, take func(O)) error {
-	strict, err := kjson.UnmarshalStrict(doc, o)
-	if err != nil {
-		return fmt.Errorf("%s: %w", place, err)
-	}
-	if o.GetName() == "" {
-		return fmt.Errorf("%s: metadata.name is missing", place)
-	}
-	_, whole := any(o).(*corev1.Namespace)
-	if !whole && o.GetNamespace() == "" {
+func read[O metav1.Object](d *decoder, m *manifest, place string, doc []byte, o O, want fields, check func(O) error, take func(O)) error {
+	m.read++
+	r := fieldReader{}
+	r.read(doc, reflect.ValueOf(o).Elem(), want, "")
+	if _, whole := any(o).(*corev1.Namespace); !whole && o.GetNamespace() == "" {
 		o.SetNamespace(metav1.NamespaceDefault)
 	}
-	place += " " + strings.TrimPrefix(o.GetNamespace()+"/"+o.GetName(), "/")
-	if check != nil {
+	if o.GetName() != "" {
+		place += " " + strings.TrimPrefix(o.GetNamespace()+"/"+o.GetName(), "/")
+	}
+	switch {
+	case len(r.faults) > 0:
+		return fmt.Errorf("%s: %s", place, strings.Join(r.faults, "; "))
+	case o.GetName() == "":
+		return fmt.Errorf("%s: metadata.name is missing", place)
+	case check != nil:
 		if err := check(o); err != nil {
 			return fmt.Errorf("%s: %w", place, err)
 		}
 	}
-	for _, err := range strict {
-		d.warn(place, err)
+	for _, field := range r.unknown {
+		d.warn(place, "the field "+field+" is not known")
 	}
 	if d.keep(m, o) {
 		take(o)

@@ -20,7 +20,7 @@ func FuzzManifest(f *testing.F) {
 		f.Add([]byte(text))
 	}
 	o := Options{Endpoints: true, Pods: PodsVerified, EndpointPodNames: true, Zonal: true}
-	dec, err := newDecoder(&o, func(string, error) {})
+	dec, err := newDecoder(&o, func(string, string) {})
 	if err != nil {
 		f.Fatal(err)
 	}

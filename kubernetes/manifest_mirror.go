@@ -20,6 +20,9 @@ type endpointsObject struct {
 	} `json:"subsets,omitempty"`
 }
 
+// leaderAnnotation is what locks of leader election have.
+const leaderAnnotation = "control-plane.alpha.kubernetes.io/leader"
+
 // maxMirrored is how many addresses of each subset the control plane mirrors.
 const maxMirrored = 1000
 
@@ -29,7 +32,7 @@ func mirror(e *endpointsObject) []*EndpointSlice {
 	if e.Labels[discoveryv1.LabelSkipMirror] == "true" {
 		return nil
 	}
-	if _, lock := e.Annotations["control-plane.alpha.kubernetes.io/leader"]; lock {
+	if _, lock := e.Annotations[leaderAnnotation]; lock {
 		return nil
 	}
 	var out []*EndpointSlice

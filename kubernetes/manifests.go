@@ -33,9 +33,13 @@ const (
 //
 // Of a folder, the files directly in it that end in .yaml, .yml or .json are read, hidden ones not.
 type Manifests struct {
-	opts  Options
-	log   *slog.Logger
-	files map[string]*manifestFile // by path
+	opts    Options
+	metrics *SourceMetrics // nil for none
+	log     *slog.Logger
+	files   map[string]*manifestFile // by path
+	empty   map[string]bool          // of the paths of the options, those without an object, which has been said
+	running bool                     // the start is over: what is wrong is logged, and no error any more
+	bad     int                      // how many files the metric has been told of
 }
 
 // manifestFile is a file as it was read last.
@@ -46,17 +50,17 @@ type manifestFile struct {
 	err  error     // why the newest could not
 }
 
-// NewManifests is a source for Options.Manifests.
-func NewManifests(o Options, log *slog.Logger) *Manifests {
+// NewManifests is a source for Options.Manifests. metrics and log may be nil.
+func NewManifests(o Options, metrics *SourceMetrics, log *slog.Logger) *Manifests {
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
 	}
-	return &Manifests{opts: o, log: log, files: map[string]*manifestFile{}}
+	return &Manifests{opts: o, metrics: metrics, log: log, files: map[string]*manifestFile{}, empty: map[string]bool{}}
 }
 
 // Run implements Source. It fails if a file cannot be read at the start.
 func (m *Manifests) Run(ctx context.Context, to Sink) error {
-	dec, err := newDecoder(&m.opts, func(place string, err error) { m.log.Warn("field is not known", "place", place, "error", err) })
+	dec, err := newDecoder(&m.opts, m.warn)
 	if err != nil {
 		return err
 	}
@@ -67,10 +71,12 @@ func (m *Manifests) Run(ctx context.Context, to Sink) error {
 	} else {
 		defer func() { _ = w.Close() }()
 	}
-	m.watch(w) // before reading, so that no change is missed in between
+	defer func() { m.count(0) }() // a source that has ended has no files
+	m.watch(w)                    // before reading, so that no change is missed in between
 	if _, err := m.scan(dec, true); err != nil {
-		return fmt.Errorf("manifests: %w", err)
+		return err
 	}
+	m.running = true
 	m.deliver(to)
 	m.follow(ctx, w, dec, to)
 	return nil
@@ -138,15 +144,14 @@ func (m *Manifests) watch(w *fsnotify.Watcher) {
 	}
 }
 
-// list gives the files to read, and those paths that are not there.
+// list gives the files to read. A path that is not there is one of them, and what was read from it stays.
 func (m *Manifests) list() (files []string, err error) {
 	var errs []error
 	for _, p := range m.opts.Manifests {
 		st, err := os.Stat(p)
 		switch {
 		case err != nil:
-			errs = append(errs, err)
-			files = append(files, p) // what was read from it stays
+			files = append(files, p)
 			for f := range m.files {
 				if filepath.Dir(f) == filepath.Clean(p) {
 					files = append(files, f)
@@ -159,7 +164,7 @@ func (m *Manifests) list() (files []string, err error) {
 		}
 		entries, err := os.ReadDir(p)
 		if err != nil {
-			errs = append(errs, err)
+			errs = append(errs, fmt.Errorf("manifests: %w", err))
 		}
 		for _, e := range entries {
 			if isManifest(e.Name()) {
@@ -179,7 +184,7 @@ func isManifest(name string) bool {
 }
 
 // scan reads the files that have changed and says whether what there is to serve has. Without all, only those whose size, time or
-// identity differs are read. The error is of files that are not as they should be; each is logged once.
+// identity differs are read. The error joins one for each object that is not as it should be; once running, each is logged once.
 func (m *Manifests) scan(dec *decoder, all bool) (changed bool, err error) {
 	paths, err := m.list()
 	errs := []error{err}
@@ -189,21 +194,111 @@ func (m *Manifests) scan(dec *decoder, all bool) (changed bool, err error) {
 			changed = true
 		}
 	}
+	bad := 0
 	for _, p := range paths {
 		f := m.files[p]
 		if f == nil {
 			f = new(manifestFile)
 			m.files[p] = f
 		}
+		before := f.err
 		c, err := f.read(p, dec, all)
-		if err != nil && c {
-			m.log.Error("manifest cannot be used; its last good state stays", "file", p, "error", err)
+		if c && m.running {
+			m.tell(p, f, before)
+		}
+		if err != nil {
+			bad++
+			errs = append(errs, prefixed(err))
 		}
 		changed = changed || c
-		errs = append(errs, err)
 	}
+	m.count(bad)
+	m.tellEmpty()
 	return changed, errors.Join(errs...)
 }
+
+// prefixed names the option before each of the errors of a file.
+func prefixed(err error) error {
+	each := faults(err)
+	for i := range each {
+		each[i] = fmt.Errorf("manifests: %w", each[i])
+	}
+	return errors.Join(each...)
+}
+
+// faults are the single errors that were joined.
+func faults(err error) []error {
+	joined, ok := err.(interface{ Unwrap() []error }) //nolint:errorlint // only what is joined here is taken apart
+	if !ok {
+		return []error{err}
+	}
+	var out []error
+	for _, e := range joined.Unwrap() {
+		out = append(out, faults(e)...)
+	}
+	return out
+}
+
+// tell logs what has become of a file that has changed.
+func (m *Manifests) tell(path string, f *manifestFile, before error) {
+	switch {
+	case f.err == nil && before != nil:
+		m.log.Info("manifest can be used again", "file", path)
+	case f.err != nil:
+		text := "manifest cannot be used"
+		if f.good != nil {
+			text += "; its last good state stays"
+		}
+		for _, e := range faults(f.err) {
+			m.log.Error(text, "file", path, "error", e)
+		}
+	}
+}
+
+// count tells the metric how many files cannot be used.
+func (m *Manifests) count(bad int) {
+	if m.metrics != nil && bad != m.bad {
+		m.metrics.badManifests.Add(float64(bad - m.bad))
+	}
+	m.bad = bad
+}
+
+// tellEmpty warns of paths from which nothing comes, once for as long as that lasts: a mistyped folder would look like an empty cluster.
+func (m *Manifests) tellEmpty() {
+	for _, p := range m.opts.Manifests {
+		files, objects := 0, 0
+		for path, f := range m.files {
+			if path != p && filepath.Dir(path) != filepath.Clean(p) {
+				continue
+			}
+			files++
+			if f.good != nil {
+				objects += f.good.read
+			}
+			if f.err != nil {
+				objects++ // there may be some, and the error is told
+			}
+		}
+		if objects == 0 && !m.empty[p] {
+			m.log.Warn(emptyText(p, files))
+		}
+		m.empty[p] = objects == 0
+	}
+}
+
+func emptyText(path string, files int) string {
+	st, err := os.Stat(path)
+	switch folder := err == nil && st.IsDir(); {
+	case folder && files == 0:
+		return fmt.Sprintf("no objects in %s/ (only .yaml, .yml and .json are read)", strings.TrimSuffix(path, "/"))
+	case folder:
+		path = strings.TrimSuffix(path, "/") + "/"
+	}
+	return fmt.Sprintf("no objects in %s of a kind that is read: Namespace, Service, EndpointSlice, Endpoints, and Pod for pods verified", path)
+}
+
+// warn tells of what is most likely not meant in a file.
+func (m *Manifests) warn(place, what string) { m.log.Warn(place + ": " + what) }
 
 // read reads a file if it has changed since, and says whether it has. The error is that of its newest state.
 func (f *manifestFile) read(path string, dec *decoder, all bool) (changed bool, err error) {
@@ -234,7 +329,7 @@ func (f *manifestFile) read(path string, dec *decoder, all bool) (changed bool, 
 
 // lost notes that the file cannot be read.
 func (f *manifestFile) lost(err error) (changed bool, _ error) {
-	again := f.info == nil && f.err != nil
+	again := f.info == nil && f.err != nil // it is logged once
 	f.info, f.err, f.sum = nil, err, [sha256.Size]byte{}
 	return !again, err
 }

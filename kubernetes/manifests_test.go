@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/miekg/dns"
+	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/clusterdns/clusterdns/kubernetes"
 	"github.com/clusterdns/clusterdns/server"
@@ -47,7 +48,7 @@ func follow(t *testing.T, log *logged, paths ...string) *server.Direct {
 	t.Helper()
 	o := options(t, "cluster.local in-addr.arpa\npods verified")
 	o.Manifests = paths
-	k := kubernetes.New(o, kubernetes.NewManifests(o, slog.New(slog.NewTextHandler(log, nil))), kubernetes.Deps{})
+	k := kubernetes.New(o, kubernetes.NewManifests(o, nil, slog.New(slog.NewTextHandler(log, nil))), kubernetes.Deps{})
 	run(t, k)
 	select {
 	case <-k.Synced():
@@ -180,7 +181,19 @@ func TestManifestErrors(t *testing.T) {
 		"scalar":    {"just text", "document 1: not an object"},
 		"array":     {"- a\n- b", "document 1: not an object"},
 		"kind":      {"apiVersion: v1\nmetadata: {name: x}", "document 1: kind or apiVersion is missing"},
-		"type":      {"apiVersion: v1\nkind: Service\nmetadata: {name: x}\nspec: {ports: [{port: http}]}", "document 1: Service: json: cannot unmarshal string into Go struct field ServicePort.spec.ports.port of type int32"},
+		"type":      {"apiVersion: v1\nkind: Service\nmetadata: {name: x}\nspec: {ports: [{port: http}]}", `document 1: Service default/x: spec.ports[0].port: a whole number is expected, not "http"`},
+		"text":      {"apiVersion: v1\nkind: Service\nmetadata: {name: x, labels: {app: y}}", "Service default/x: metadata.labels[app]: text is expected, not true: put quotes around it"},
+		"unnamed":   {"apiVersion: v1\nkind: Service\nmetadata: {name: 7}", "document 1: Service: metadata.name: text is expected, not 7: put quotes around it"},
+		"bool":      {"apiVersion: v1\nkind: Service\nmetadata: {name: x}\nspec: {publishNotReadyAddresses: 'yes'}", `spec.publishNotReadyAddresses: true or false is expected, not "yes"`},
+		"listed":    {"apiVersion: v1\nkind: Service\nmetadata: {name: x}\nspec: {clusterIPs: 10.96.0.1}", `spec.clusterIPs: a list is expected, not "10.96.0.1"`},
+		"mapping":   {"apiVersion: v1\nkind: Service\nmetadata: {name: x}\nspec: [1]", "spec: a mapping is expected, not [1]"},
+		"both":      {"apiVersion: v1\nkind: Service\nmetadata: {name: x}\nspec: {type: 1, clusterIP: 2}", "spec.clusterIP: text is expected, not 2: put quotes around it; spec.type: text is expected, not 1"},
+		"head":      {"apiVersion: 1\nkind: Service", "document 1: apiVersion: text is expected, not 1"},
+		"item":      {"apiVersion: v1\nkind: List\nitems:\n- {apiVersion: v1, kind: Pod, metadata: {name: a, namespace: b}, status: {podIP: true}}", "document 1: item 1: Pod b/a: status.podIP: text is expected"},
+		"line":      {service("a", "10.96.0.1") + "---\n# a comment\nkind: Service\nmetadata: {name: x\n", "document 2: yaml: line 8: "},
+		"later":     {"a: 1\nb: {c: 1}\nb: 2\n", "line 3: "},
+		"later yet": {service("a", "10.96.0.1") + "---\n" + service("b", "10.96.0.1") + "--- # third\nkind: x\nkind: y\n", "document 3: yaml: unmarshal errors:\n  line 12: "},
+		"jsonline":  {"{\"kind\":\"Namespace\",\n\"apiVersion\":\"v1\",\n\"metadata\":{\"name\":\"a\"}}\n{\n\"kind\":,}", "document 2: line 5: "},
 		"port":      {"apiVersion: v1\nkind: Service\nmetadata: {name: x}\nspec: {ports: [{port: 80},{port: 70000}]}", "Service default/x: spec.ports[1].port: 70000 is not within 1 and 65535"},
 		"name":      {"apiVersion: v1\nkind: Service\nspec: {}", "document 1: Service: metadata.name is missing"},
 		"target":    {"apiVersion: v1\nkind: Service\nmetadata: {name: x}\nspec: {type: ExternalName}", "spec.externalName is missing"},
@@ -198,7 +211,7 @@ func TestManifestErrors(t *testing.T) {
 			write(t, file, c.text)
 			o := options(t, "cluster.local\npods verified")
 			o.Manifests = []string{file}
-			k := kubernetes.New(o, kubernetes.NewManifests(o, nil), kubernetes.Deps{})
+			k := kubernetes.New(o, kubernetes.NewManifests(o, nil, nil), kubernetes.Deps{})
 			ctx, cancel := context.WithTimeout(context.Background(), patience)
 			defer cancel()
 			err := k.Run(ctx)
@@ -212,8 +225,117 @@ func TestManifestErrors(t *testing.T) {
 	}
 	o := options(t, "cluster.local")
 	o.Manifests = []string{filepath.Join(t.TempDir(), "missing")}
-	if err := kubernetes.New(o, kubernetes.NewManifests(o, nil), kubernetes.Deps{}).Run(context.Background()); err == nil || !strings.Contains(err.Error(), "missing") {
+	if err := kubernetes.New(o, kubernetes.NewManifests(o, nil, nil), kubernetes.Deps{}).Run(context.Background()); err == nil || !strings.Contains(err.Error(), "missing") {
 		t.Errorf("error %v, want one of the missing file", err)
+	}
+}
+
+// TestManifestsUnreadFields puts what no schema allows into fields that no record is made of.
+func TestManifestsUnreadFields(t *testing.T) {
+	t.Parallel()
+	dir, log := t.TempDir(), new(logged)
+	write(t, filepath.Join(dir, "dump.yaml"), `apiVersion: v1
+kind: List
+items:
+- apiVersion: v1
+  kind: Pod
+  metadata: {name: web-0, namespace: prod, annotations: {n: 1}, finalizers: 7}
+  spec: {containers: [{name: y, volumeMounts: [{name: y}]}], volumes: no}
+  status: {podIP: 10.0.0.1, startTime: never}
+- apiVersion: v1
+  kind: Service
+  metadata: {name: web, namespace: prod, creationTimestamp: later}
+  spec: {clusterIP: 10.96.0.1, sessionAffinity: off, selecter: {a: b}, ports: [{port: 80, nodePort: x, nmae: a}]}
+  status: {conditions: none}
+`)
+	d := follow(t, log, dir)
+	soon(t, d, "web", "10.96.0.1")
+	for _, want := range []string{"dump.yaml: document 1: item 2: Service prod/web: the field spec.selecter is not known", "the field spec.ports[0].nmae is not known"} {
+		if !strings.Contains(log.String(), want) {
+			t.Errorf("the log lacks %q:\n%s", want, log)
+		}
+	}
+}
+
+// TestManifestsOfNothing looks for the warnings of what would pass for an empty cluster.
+func TestManifestsOfNothing(t *testing.T) {
+	t.Parallel()
+	deployment := "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: x}\n"
+	good := "---\n" + service("web", "10.96.0.1")
+	object := func(version, kind string) string {
+		return "apiVersion: " + version + "\nkind: " + kind + "\nmetadata: {name: x}\n" + good
+	}
+	for name, c := range map[string]struct{ file, text, want string }{
+		"empty folder":   {"", "", "no objects in DIR/ (only .yaml, .yml and .json are read)"},
+		"other files":    {"a.yml.bak", good, "no objects in DIR/ (only .yaml, .yml and .json are read)"},
+		"foreign":        {"a.yaml", deployment, "no objects in DIR/ of a kind that is read: Namespace, Service"},
+		"only comments":  {"a.yaml", "# nothing\n", "no objects in DIR/ of a kind"},
+		"slip":           {"a.yaml", object("v1", "Servise"), "Servise of v1 is not read; is Service of v1 meant?"},
+		"case":           {"a.yaml", object("v1", "service"), "is Service of v1 meant?"},
+		"list":           {"a.yaml", "apiVersion: v1\nkind: List\nitems:\n- {apiVersion: v1, kind: Endpoint}\n" + good, "document 1: item 1: Endpoint: Endpoint of v1 is not read; is Endpoints of v1 meant?"},
+		"old version":    {"a.yaml", object("discovery.k8s.io/v1beta1", "EndpointSlice"), "is EndpointSlice of discovery.k8s.io/v1 meant?"},
+		"group":          {"a.yaml", object("v1", "EndpointSlice"), "is EndpointSlice of discovery.k8s.io/v1 meant?"},
+		"core":           {"a.yaml", object("core/v1", "Service"), "is Service of v1 meant?"},
+		"others' kinds":  {"a.yaml", object("serving.knative.dev/v1", "Service"), ""},
+		"Node":           {"a.yaml", object("v1", "Node"), ""},
+		"Job":            {"a.yaml", object("batch/v1", "Job"), ""},
+		"ServiceAccount": {"a.yaml", object("v1", "ServiceAccount"), ""},
+		"Deployment":     {"a.yaml", deployment + good, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			dir, log := t.TempDir(), new(logged)
+			if c.file != "" {
+				write(t, filepath.Join(dir, c.file), c.text)
+			}
+			follow(t, log, dir)
+			got := strings.ReplaceAll(log.String(), dir, "DIR")
+			if !strings.Contains(got, c.want) || c.want == "" && got != "" {
+				t.Errorf("the log is %q, want %q", got, c.want)
+			}
+		})
+	}
+}
+
+// TestManifestsSayWhatChanges counts the lines and the metric of a file that breaks and heals.
+func TestManifestsSayWhatChanges(t *testing.T) {
+	t.Parallel()
+	dir, log := t.TempDir(), new(logged)
+	one, two := filepath.Join(dir, "one.yaml"), filepath.Join(dir, "two.yaml")
+	write(t, one, service("web", "10.96.0.1"))
+	write(t, two, service("api", "10.96.0.1"))
+	o := options(t, "cluster.local")
+	o.Manifests = []string{dir}
+	reg := prometheus.NewRegistry()
+	k := kubernetes.New(o, kubernetes.NewManifests(o, kubernetes.NewSourceMetrics(reg), slog.New(slog.NewTextHandler(log, nil))), kubernetes.Deps{})
+	run(t, k)
+	d := servertest.Direct(block(k, nil))
+	gauge := func(want float64) {
+		t.Helper()
+		all, err := reg.Gather()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, f := range all {
+			if f.GetName() == "clusterdns_kubernetes_manifest_errors" && f.Metric[0].Gauge.GetValue() == want {
+				return
+			}
+		}
+		t.Errorf("the metric is not %v", want)
+	}
+	soon(t, d, "web", "10.96.0.1")
+	gauge(0)
+	write(t, one, service("web", "x")+"---\n"+service("db", "y"))
+	write(t, two, service("api", "10.96.0.2"))
+	soon(t, d, "api", "10.96.0.2") // files are read in the order of their names
+	gauge(1)
+	write(t, one, service("web", "10.96.0.3"))
+	soon(t, d, "web", "10.96.0.3")
+	gauge(0)
+	for want, n := range map[string]int{"its last good state stays": 2, "Service prod/web: spec.clusterIP": 1, "Service prod/db: spec.clusterIP": 1, "can be used again": 1} {
+		if got := strings.Count(log.String(), want); got != n {
+			t.Errorf("%q is logged %d times, want %d:\n%s", want, got, n, log)
+		}
 	}
 }
 

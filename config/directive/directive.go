@@ -65,6 +65,8 @@ type Input struct {
 	Port string
 	// Dir is the folder of the Corefile: relative paths begin there, or at the root directive's.
 	Dir string
+	// IsDirective says whether a word is the name of a directive; nil if that is not known.
+	IsDirective func(word string) bool
 	// Warn takes remarks that are no errors, such as an option that does nothing any more.
 	Warn func(at Arg, format string, args ...any)
 }
@@ -101,7 +103,10 @@ func ParseOptions[T any](in *Input, to *T, rows []Option[T]) error {
 		l := &in.Lines[i]
 		row := find(rows, l.Name.Text)
 		if row == nil {
-			errs = append(errs, l.Name.Errorf("%s: unknown option %q; known are %s", in.Name.Text, l.Name.Text, names(rows)))
+			errs = append(errs, unknown(in, l.Name, rows))
+			if in.isDirective(l.Name.Text) {
+				break // what follows stands in the wrong braces, too
+			}
 			continue
 		}
 		if err := row.check(in.Name.Text, l, seen[row.Name]); err != nil {
@@ -115,6 +120,23 @@ func ParseOptions[T any](in *Input, to *T, rows []Option[T]) error {
 	}
 	return errors.Join(errs...)
 }
+
+// unknown is the error for an option that is in no row. The name of a directive shows that the closing brace before it was forgotten.
+func unknown[T any](in *Input, name Arg, rows []Option[T]) error {
+	known := make([]string, len(rows))
+	for i := range rows {
+		known[i] = rows[i].Name
+	}
+	if in.isDirective(name.Text) {
+		return name.Errorf("%s: unknown option %q, which is a directive: is the closing brace of %s (line %d) missing?", in.Name.Text, name.Text, in.Name.Text, in.Name.Line)
+	}
+	if n := Nearest(name.Text, known); n != "" {
+		return name.Errorf("%s: unknown option %q; did you mean %q?", in.Name.Text, name.Text, n)
+	}
+	return name.Errorf("%s: unknown option %q; known are %s", in.Name.Text, name.Text, strings.Join(known, ", "))
+}
+
+func (in *Input) isDirective(word string) bool { return in.IsDirective != nil && in.IsDirective(word) }
 
 // within puts the place and the option's name before an error, unless it knows a place of its own.
 func within(at Arg, what string, err error) error {
@@ -147,14 +169,6 @@ func find[T any](rows []Option[T], name string) *Option[T] {
 		}
 	}
 	return nil
-}
-
-func names[T any](rows []Option[T]) string {
-	out := make([]string, len(rows))
-	for i := range rows {
-		out[i] = rows[i].Name
-	}
-	return strings.Join(out, ", ")
 }
 
 // NoArgs is an error if the directive has arguments.
