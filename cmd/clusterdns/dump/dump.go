@@ -8,6 +8,10 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"strconv"
+	"strings"
+	"time"
+	"unicode"
 
 	"github.com/clusterdns/clusterdns/cmd/clusterdns/snapshot"
 )
@@ -49,7 +53,7 @@ func Run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	}
 	snap, err := source.Read(ctx, *zone)
 	if err == nil {
-		err = write(stdout, snap, *anonymize)
+		err = write(stdout, header(time.Now(), &source, *anonymize), snap, *anonymize)
 	}
 	if err != nil {
 		snapshot.Complain(stderr, "dump", err)
@@ -58,8 +62,23 @@ func Run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	return 0
 }
 
-func write(to io.Writer, snap *snapshot.Snapshot, anonymize bool) error {
+// header is the comment that a dump begins with. Of an anonymized one it does not name files and contexts, which may be telling.
+func header(now time.Time, source *snapshot.Flags, anonymize bool) string {
+	from, names := "the default cluster", "not anonymized: names and addresses are those of the cluster"
+	if anonymize {
+		from, names = "a cluster", "anonymized: names and addresses are made up, but for those that every cluster has"
+	} else if source.Given() {
+		from = strings.Join(source.Words(), " ")
+		if strings.ContainsFunc(from, unicode.IsControl) { // such as the end of the comment's line
+			from = strconv.Quote(from)
+		}
+	}
+	return fmt.Sprintf("# Written by clusterdns dump on %s from %s.\n# It is %s.\n", now.UTC().Format(time.RFC3339), from, names)
+}
+
+func write(to io.Writer, header string, snap *snapshot.Snapshot, anonymize bool) error {
 	w := bufio.NewWriter(to)
+	fmt.Fprint(w, header)
 	var names renamer = asIs{}
 	if anonymize {
 		names = newAnonymizer(snap.Zones())
