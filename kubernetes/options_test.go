@@ -78,7 +78,8 @@ func TestParseErrors(t *testing.T) {
 		"\napiserver_burst 0":                "0 is not within 1 and",
 		"\nstartup_timeout 5":                `"5" is not a duration; write it like 30s or 5m`,
 		"\nmulticluster clusterset.local":    "Corefile:2: kubernetes: multicluster: multicluster zones are not supported yet",
-		"\nttls 5":                           `unknown option "ttls"; known are endpoint, tls, kubeconfig, manifests,`,
+		"\nttls 5":                           `unknown option "ttls"; did you mean`,
+		"\nnonsense 5":                       `unknown option "nonsense"; known are endpoint, tls, kubeconfig, manifests, snapshot,`,
 		"a..b":                               "is not a zone",
 	} {
 		if _, err := parse(text); err == nil || !strings.Contains(err.Error(), want) {
