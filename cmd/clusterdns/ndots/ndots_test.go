@@ -89,6 +89,33 @@ func TestRun(t *testing.T) {
 	}
 }
 
+// TestAdvice: what is said is about the default, or else about what was measured; equals are said to be equal, and nothing found is a failure.
+func TestAdvice(t *testing.T) {
+	t.Parallel()
+	server := cluster(t)
+	for _, c := range []struct {
+		args   string
+		status int
+		want   []string
+	}{
+		{"web.prod", 0, []string{"glibc: nothing is better for these names than the default ndots:5: 4.0 queries a lookup, and as many with 2, 3, 4.", "at ndots:5, trailing dots"}},
+		{"api.example.com", 0, []string{"glibc: ndots:2 is best for these names: 2.0 queries a lookup, where the default ndots:5 takes 8.0 (1 does as well).", "at ndots:5, trailing dots"}},
+		{"-ndots 3 api.example.com", 0, []string{"glibc: ndots:3 takes 8.0 queries a lookup.", "at ndots:3, trailing dots"}},
+		{"-ndots 1-4 web.prod", 0, []string{"nothing is better for these names than ndots:4"}},
+		{"web.prod.svc.cluster.local.", 0, []string{"every ndots takes 2.0 queries a lookup for these names: stay with the default ndots:5."}},
+		{"-resolver musl web.prod", 0, []string{"the default ndots:5"}},
+		{"-resolver musl -ndots 1,2,5 web.prod api.example.com", 0, []string{"musl: ndots:2 is best for these names: 3.0 queries"}},
+		{"nothing.example.com", 1, []string{"no ndots is better than another", "clusterdns ndots: no lookup found an address: " + server + " says that none of these names exists"}},
+	} {
+		status, out, errs := run(t, strings.Fields("-rounds 1 -server "+server+" "+c.args)...)
+		for _, want := range c.want {
+			if status != c.status || !strings.Contains(out+errs, want) {
+				t.Errorf("%s: status %d, want %d and %q\n%s%s", c.args, status, c.status, want, out, errs)
+			}
+		}
+	}
+}
+
 func TestUsage(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {

@@ -126,7 +126,7 @@ func verdict(group []Summary, usual *Summary) string {
 
 func (s *Summary) setting() string {
 	if s.NDots == DefaultNDots {
-		return "ndots:5, the default,"
+		return fmt.Sprintf("the default ndots:%d", s.NDots)
 	}
 	return fmt.Sprintf("ndots:%d", s.NDots)
 }
