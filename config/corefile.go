@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/clusterdns/clusterdns/config/directive"
@@ -51,7 +52,7 @@ type frame struct {
 // accepted, so its methods are named after the library's. That one cannot be used itself: it forgets where labels stand and which files
 // were imported, mixes the repetitions of a directive, and logs by itself.
 type reader struct {
-	getenv   func(string) string
+	lookenv  func(string) (string, bool)
 	readFile func(string) ([]byte, error)
 	frames   []frame
 	cur      directive.Arg // the word under the cursor
@@ -68,8 +69,11 @@ type reader struct {
 
 // read reads a Corefile into blocks of lines. It opens imported files and does nothing else.
 func read(src Source) (*corefile, error) {
-	r := &reader{getenv: os.Getenv, readFile: readRegular, snippets: map[string][]directive.Arg{}}
+	r := &reader{lookenv: os.LookupEnv, readFile: readRegular, snippets: map[string][]directive.Arg{}}
 	r.out.texts = map[string][]byte{src.Name: src.Text}
+	if err := openQuote(src.Name, src.Text); err != nil {
+		return &r.out, err
+	}
 	words := lex(src.Name, src.Text)
 	if len(words) > maxTokens {
 		return &r.out, words[maxTokens].Errorf("more than %d words", maxTokens)
@@ -81,6 +85,32 @@ func read(src Source) (*corefile, error) {
 		}
 	}
 	return &r.out, nil
+}
+
+// expand puts the values of environment variables into a word, and warns of those that are not set and of what was meant to be one.
+func (r *reader) expand(word directive.Arg) directive.Arg {
+	plain := word
+	word.Text = expandEnv(word.Text, func(name string) string {
+		value, set := r.lookenv(name)
+		if !set {
+			r.warnOnce(plain.Errorf("%s is not set: the environment variable is read as nothing", name))
+		}
+		return value
+	})
+	if _, name, found := strings.Cut(plain.Text, "{$"); found && !strings.Contains(name, "}") && name != "" && isLetter(name[0]) {
+		r.warnOnce(plain.Errorf("{$%s is not closed, so it is not read as an environment variable: write {$%s}", name, name))
+	}
+	return word
+}
+
+func isLetter(c byte) bool { return c == '_' || c|0x20 >= 'a' && c|0x20 <= 'z' }
+
+// warnOnce adds a warning that has not been given yet: a snippet is read as often as it is imported.
+func (r *reader) warnOnce(err error) {
+	same := func(w error) bool { return w.Error() == err.Error() }
+	if !slices.ContainsFunc(r.out.warnings, same) {
+		r.out.warnings = append(r.out.warnings, err)
+	}
 }
 
 // advance moves to the next word. At the end it says false and stays on the last one.
@@ -157,8 +187,7 @@ func (r *reader) block() error {
 func (r *reader) addresses() (labels []directive.Arg, err error) {
 	more := false // a comma says that another label follows, maybe on the next line
 	for {
-		word := r.cur
-		word.Text = expandEnv(word.Text, r.getenv)
+		word := r.expand(r.cur)
 		if word.Text == "import" && r.isNewLine() {
 			if ok, err := r.importHere(); err != nil {
 				return nil, err
@@ -224,8 +253,7 @@ func (r *reader) directives(b *serverBlock) error {
 
 // directive collects the words of one directive, up to the end of its line or of its braces.
 func (r *reader) directive() (directive.Line, error) {
-	first := r.cur
-	first.Text = expandEnv(first.Text, r.getenv)
+	first := r.expand(r.cur)
 	words, nesting := []directive.Arg{first}, 0
 	for r.advance() {
 		if nesting == 0 && r.cur.Text != "{" && r.isNewLine() {
@@ -242,8 +270,7 @@ func (r *reader) directive() (directive.Line, error) {
 			}
 			continue
 		}
-		word := r.cur
-		word.Text = expandEnv(word.Text, r.getenv)
+		word := r.expand(r.cur)
 		words = append(words, word)
 	}
 	if nesting > 0 {
@@ -306,7 +333,7 @@ func (r *reader) snippet(name string) error {
 func (r *reader) importsItself(name string, words []directive.Arg) error {
 	for i := 0; i+1 < len(words); i++ {
 		begins := i == 0 || words[i-1].File != words[i].File || words[i-1].Line != words[i].Line
-		if words[i].Text == "import" && begins && expandEnv(words[i+1].Text, r.getenv) == name {
+		if words[i].Text == "import" && begins && expandEnv(words[i+1].Text, os.Getenv) == name {
 			return words[i].Errorf("the snippet (%s) imports itself", name)
 		}
 	}

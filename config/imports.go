@@ -22,8 +22,7 @@ func (r *reader) doImport() error {
 	if !r.advance() || !sameLine(at, r.cur) {
 		return at.Errorf("import: a file, a glob pattern or the name of a snippet must follow")
 	}
-	what := r.cur
-	what.Text = expandEnv(what.Text, r.getenv)
+	what := r.expand(r.cur)
 	if what.Text == "" {
 		return what.Errorf("import: the name is empty")
 	}
@@ -82,6 +81,9 @@ func (r *reader) importFiles(what directive.Arg) ([]directive.Arg, error) {
 			return nil, what.Errorf("import: %w", err)
 		}
 		name := r.shown(what, file)
+		if err := openQuote(name, text); err != nil {
+			return nil, err
+		}
 		r.out.texts[name] = text
 		words = append(words, lex(name, text)...)
 	}

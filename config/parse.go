@@ -4,10 +4,12 @@ import (
 	"crypto/sha512"
 	"encoding/hex"
 	"errors"
+	"reflect"
 	"slices"
 	"strings"
 
 	"github.com/clusterdns/clusterdns/config/directive"
+	"github.com/clusterdns/clusterdns/forward"
 )
 
 // DefaultPort is the port of labels that name none, unless the command line names one.
@@ -108,6 +110,7 @@ func (c *Config) block(sb serverBlock, port string) (*Block, []error) {
 			b.Uses = append(b.Uses, u)
 		}
 	}
+	c.twice(b)
 	for _, z := range b.Zones {
 		if z.Transport == "tls" && b.use("tls") == nil {
 			errs = append(errs, z.at.Errorf("%s: a tls directive must say which certificate to use", z.at.Text))
@@ -115,6 +118,23 @@ func (c *Config) block(sb serverBlock, port string) (*Block, []error) {
 		}
 	}
 	return b, errs
+}
+
+// twice warns of forward lines that are never asked, because one before is for the same zones and passes nothing on.
+func (c *Config) twice(b *Block) {
+	var before []*Use
+	for _, u := range b.Uses {
+		o, ok := u.Options.(forward.Options)
+		if !ok {
+			continue
+		}
+		i := slices.IndexFunc(before, func(p *Use) bool { return reflect.DeepEqual(p.Options.(forward.Options).From, o.From) })
+		if i >= 0 {
+			c.warn(u.Input.Name, "forward: this line is never used: the one at line %d is for %s already, and has no next or except", before[i].Input.Name.Line, u.Input.Args[0].Text)
+		} else if len(o.Except) == 0 && len(o.Next) == 0 && !o.NextOnNoData {
+			before = append(before, u)
+		}
+	}
 }
 
 // uses sorts lines by directive and checks what is true of all directives.

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"unicode"
 	"unicode/utf8"
 
 	"github.com/coredns/caddy/caddyfile"
@@ -75,6 +76,43 @@ func lex(name string, text []byte) []directive.Arg {
 		out = append(out, a)
 	}
 	return out
+}
+
+// openQuote finds the quote that is not closed, if there is one: it takes all that follows for one word. Where words begin and end is
+// decided as the library's lexer does it.
+func openQuote(name string, text []byte) error {
+	at := directive.Arg{File: name, Line: 1}
+	var quote *directive.Arg
+	word, comment, escaped := false, false, false
+	for _, c := range string(bytes.TrimPrefix(text, []byte("\ufeff"))) {
+		at.Column++
+		switch {
+		case quote != nil && escaped:
+			escaped = false
+		case quote != nil && c == '\\':
+			escaped = true
+		case quote != nil && c == '"':
+			quote = nil
+		case quote != nil, c == '\r':
+		case unicode.IsSpace(c):
+			comment, word = comment && c != '\n' && !word, false
+		case comment:
+		case c == '#':
+			comment = true
+		case c == '"' && !word:
+			here := at
+			quote = &here
+		default:
+			word = true
+		}
+		if c == '\n' {
+			at.Line, at.Column = at.Line+1, 0
+		}
+	}
+	if quote == nil {
+		return nil
+	}
+	return quote.Errorf("the quote opened at %d:%d is not closed", quote.Line, quote.Column)
 }
 
 // sameLine says whether b stands on the line on which a ends: in one file, a's line breaks within quotes counted.

@@ -95,6 +95,9 @@ func (to *To) word(s string, path func(string) string) error {
 	} else {
 		to.File = path(s)
 	}
+	if strings.Trim(host, ".0123456789") == "" {
+		return fmt.Errorf("upstream %q is not an IP address", to.Text)
+	}
 	c, err := wire.ParseCanonical(host)
 	if err != nil || strings.ContainsAny(host, "[]%_ {}") {
 		return fmt.Errorf("upstream %q is neither an address, a file nor a host name", to.Text)

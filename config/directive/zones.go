@@ -40,6 +40,8 @@ func SplitZone(s string) (zones []string, port string, err error) {
 				return nil, "", fmt.Errorf("port %d of %q is not within 1 and 65535", n, s)
 			}
 			name, port = s[:i], strconv.Itoa(n)
+		} else if _, perr := netip.ParsePrefix(s); perr != nil && !strings.Contains(s[i:], "/") {
+			return nil, "", fmt.Errorf("port %s of %q is not a number", s[i+1:], s)
 		}
 	}
 	if strings.Contains(name, "/") {
