@@ -179,17 +179,18 @@ func (m *malformed) send(n int) {
 	}
 }
 
-// goroutines is what /metrics says of them.
-func goroutines(t *testing.T, metrics io.Reader) (n float64) {
+// runtimeFigures are the goroutines and the bytes of the heap in use, as /metrics has them.
+func runtimeFigures(t *testing.T, metrics io.Reader) (goroutines, heap float64) {
 	t.Helper()
 	lines := bufio.NewScanner(metrics)
 	for lines.Scan() {
-		if _, err := fmt.Sscanf(lines.Text(), "go_goroutines %f", &n); err == nil {
-			return n
-		}
+		_, _ = fmt.Sscanf(lines.Text(), "go_goroutines %f", &goroutines)
+		_, _ = fmt.Sscanf(lines.Text(), "go_memstats_heap_inuse_bytes %f", &heap)
 	}
-	t.Fatal("no go_goroutines in the metrics")
-	return 0
+	if goroutines == 0 || heap == 0 {
+		t.Fatal("no figures of the runtime in the metrics")
+	}
+	return goroutines, heap
 }
 
 func median(all []sample, value func(sample) float64) float64 {

@@ -224,7 +224,7 @@ func service(ns, name, ip string) *corev1.Service {
 
 // sample is what the server holds at one time.
 type sample struct {
-	rss, fds, goroutines float64
+	rss, heap, fds, goroutines float64
 }
 
 // watch takes samples until the run is over.
@@ -236,7 +236,7 @@ func (w *world) watch(t *testing.T, length time.Duration) (all []sample) {
 		<-tick.C
 		all = append(all, w.sample(t))
 		if s := all[len(all)-1]; len(all)%(samples/10) == 0 {
-			t.Logf("%3d %%: %.1f MB resident, %.0f descriptors, %.0f goroutines", len(all), s.rss/1024, s.fds, s.goroutines)
+			t.Logf("%3d %%: %.1f MB resident, %.1f of them objects, %.0f descriptors, %.0f goroutines", len(all), s.rss/1024, s.heap/(1<<20), s.fds, s.goroutines)
 		}
 	}
 	return all
@@ -261,7 +261,7 @@ func (w *world) sample(t *testing.T) (s sample) {
 		t.Fatal(err)
 	}
 	defer res.Body.Close()
-	s.goroutines = goroutines(t, res.Body)
+	s.goroutines, s.heap = runtimeFigures(t, res.Body)
 	return s
 }
 
