@@ -61,37 +61,6 @@ func (l *linter) nothingAnswers() {
 	l.say(l.block.At, "no directive of this server block answers anything: every query is refused or fails")
 }
 
-// unreachable finds directives behind one that answers all that the server block is asked.
-func (l *linter) unreachable() {
-	var wall *Use
-	for _, u := range l.block.Uses {
-		name := u.Directive.Name
-		switch {
-		case wall != nil && answers(name) && name != wall.Directive.Name:
-			l.say(u.Input.Name, "%s can never be reached: %s at line %d answers every query before it", name, wall.Directive.Name, wall.Input.Name.Line)
-		case name == "whoami" || name == "erratic":
-			wall = u
-		case name == "forward" && l.takesAll(u):
-			wall = u
-		}
-	}
-}
-
-// takesAll says whether a forward line takes everything that falls into its server block.
-func (l *linter) takesAll(u *Use) bool {
-	o, ok := u.Options.(forward.Options)
-	if !ok || len(o.Except) > 0 || len(o.Next) > 0 || o.NextOnNoData {
-		return false
-	}
-	for _, z := range l.block.Zones {
-		n := wire.MustCanonical(z.Name)
-		if !slices.ContainsFunc(o.From, func(f wire.Zone) bool { return f.Contains(n) }) {
-			return false
-		}
-	}
-	return true
-}
-
 // pointless finds directives that have nothing to work on.
 func (l *linter) pointless() {
 	if u := l.block.use("k8s_external"); u != nil && l.block.use("kubernetes") == nil {
@@ -115,8 +84,12 @@ func (l *linter) repeated(u *Use) {
 	default:
 		return
 	}
+	args := u.Input.Args
+	if u.Directive.Name == "template" {
+		args = args[min(2, len(args)):] // class and type, which may both be ANY
+	}
 	seen := map[string]bool{}
-	for _, a := range u.Input.Args {
+	for _, a := range args {
 		z := strings.TrimSuffix(strings.ToLower(a.Text), ".")
 		if seen[z] {
 			l.say(a, "%s: %q stands there twice", u.Directive.Name, a.Text)
@@ -183,14 +156,14 @@ func (l *linter) itself(u *Use) {
 		return
 	}
 	for _, to := range o.To {
-		if to.Addr.IsValid() && l.served(to.Addr, to.TLS) {
+		if to.Addr.IsValid() && l.listens(to.Addr, to.TLS) {
 			l.say(u.Input.Name, "forward: the upstream %s is this server: queries go in a circle", to.Text)
 		}
 	}
 }
 
-// served says whether an address is one that the Corefile listens on.
-func (l *linter) served(addr netip.AddrPort, overTLS bool) bool {
+// listens says whether an address is one that the Corefile listens on.
+func (l *linter) listens(addr netip.AddrPort, overTLS bool) bool {
 	if overTLS {
 		return false
 	}
