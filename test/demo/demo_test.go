@@ -276,13 +276,28 @@ func TestCommands(t *testing.T) {
 			t.Errorf("the README does not say %q", strings.TrimSpace(want))
 		}
 	}
+	cluster, err := os.ReadFile(demo + "/cluster/web.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	// The line to change is the first endpoint of web-headless.
+	before, _, _ := strings.Cut(string(cluster), "name: web-headless-w5xqm")
+	first := strings.Count(before, "\n") + 1
+	for i, line := range strings.Split(string(cluster), "\n")[first:] {
+		if strings.Contains(line, "ready: true") {
+			if want := fmt.Sprintf("in line %d of `deploy/demo/cluster/web.yaml`", first+i+1); !bytes.Contains(text, []byte(want)) {
+				t.Errorf("the README does not say %q", want)
+			}
+			break
+		}
+	}
 	ci, err := os.ReadFile("../../.ci/run")
 	if err != nil {
 		t.Fatal(err)
 	}
-	first := string(ci[bytes.Index(ci, []byte("\nstep "))+1:])
-	if first, _, _ = strings.Cut(first, "\n"); first != "step test go test ./..." {
-		t.Errorf(".ci/run begins with %q", first)
+	step := string(ci[bytes.Index(ci, []byte("\nstep "))+1:])
+	if step, _, _ = strings.Cut(step, "\n"); step != "step test go test ./..." {
+		t.Errorf(".ci/run begins with %q", step)
 	}
 }
 
