@@ -94,12 +94,7 @@ func baseline(group []Summary) *Summary {
 // verdict compares the best values of ndots with the usual one.
 func verdict(group []Summary, usual *Summary) string {
 	best := bestOf(group)
-	var ties []string
-	for i := range group {
-		if s := &group[i]; s != best && s.NotFound == best.NotFound && s.Queries == best.Queries {
-			ties = append(ties, strconv.Itoa(s.NDots))
-		}
-	}
+	ties := tiesWith(best, group)
 	unfound := ""
 	if best.NotFound > 0 {
 		unfound = fmt.Sprintf("; %d of %d lookups find no address", best.NotFound, best.Lookups)
@@ -122,6 +117,16 @@ func verdict(group []Summary, usual *Summary) string {
 		s += fmt.Sprintf(" (%s does as well)", strings.Join(ties, ", "))
 	}
 	return s + unfound + "."
+}
+
+// tiesWith are the other values of ndots that cost as much as the best.
+func tiesWith(best *Summary, group []Summary) (ties []string) {
+	for i := range group {
+		if s := &group[i]; s != best && s.NotFound == best.NotFound && s.Queries == best.Queries {
+			ties = append(ties, strconv.Itoa(s.NDots))
+		}
+	}
+	return ties
 }
 
 func (s *Summary) setting() string {
