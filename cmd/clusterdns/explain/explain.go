@@ -194,6 +194,9 @@ func (s *settings) askServer(ctx context.Context, r Request) (*Explanation, erro
 		if a.Error == "" {
 			break
 		}
+		if ctx.Err() != nil {
+			return nil, errors.New("interrupted")
+		}
 		if attempt == serverAttempts {
 			return nil, fmt.Errorf("%s answers nothing: is a DNS server there?", n.Addr)
 		}

@@ -242,9 +242,11 @@ func outcome(all []Answer) ndots.Outcome {
 		switch {
 		case a.found:
 			return ndots.Found
-		case a.RCode == "" || a.RCode != "NOERROR" && a.RCode != "NXDOMAIN":
+		case a.Error != "":
+			out = ndots.Silent
+		case a.RCode != "NOERROR" && a.RCode != "NXDOMAIN" && out != ndots.Silent:
 			out = ndots.Failed
-		case a.RCode == "NOERROR" && out != ndots.Failed:
+		case a.RCode == "NOERROR" && out == ndots.NXDomain:
 			out = ndots.NoData
 		}
 	}
