@@ -115,11 +115,7 @@ func parse(args []string) (*settings, string, error) {
 	if err != nil {
 		return nil, "", err
 	}
-	fs.Visit(func(f *flag.Flag) {
-		if slices.Contains([]string{"from", "pod", "ndots", "search", "zone"}, f.Name) {
-			s.client = append(s.client, "-"+f.Name, f.Value.String())
-		}
-	})
+	s.client = aboutClient(fs)
 	if *search != "" {
 		s.search = strings.Split(*search, ",")
 	}
@@ -137,6 +133,16 @@ func parse(args []string) (*settings, string, error) {
 		return nil, "", err
 	}
 	return s, names[0], s.source.Check()
+}
+
+// aboutClient are the flags that were given of those that say who the client is.
+func aboutClient(fs *flag.FlagSet) (out []string) {
+	fs.Visit(func(f *flag.Flag) {
+		if slices.Contains([]string{"from", "pod", "ndots", "search", "zone"}, f.Name) {
+			out = append(out, "-"+f.Name, f.Value.String())
+		}
+	})
+	return out
 }
 
 // interspersed parses flags before and behind other arguments, as the commands do that people come from.

@@ -152,10 +152,16 @@ func best(readings []*subject, explicit bool) *subject {
 	if fallback != nil || len(readings) == 0 {
 		return fallback
 	}
-	if s := readings[0]; explicit || len(readings) == 1 && s.endpoint == "" || nearest(s.namespace, s.cluster.NamespaceNames()) != "" {
-		return s
+	if explicit || readings[0].plausible(len(readings) == 1) {
+		return readings[0]
 	}
 	return nil
+}
+
+// plausible says whether a subject in a namespace that does not exist was meant: as the only reading it is a Service of the client's own, and
+// otherwise the namespace must be nearly one that exists.
+func (s *subject) plausible(only bool) bool {
+	return only && s.endpoint == "" && s.port == "" || nearest(s.namespace, s.cluster.NamespaceNames()) != ""
 }
 
 // nearest is the known name that a mistyped one was most likely meant to be, or "": one that differs in at most a third of its letters.
