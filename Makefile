@@ -1,5 +1,5 @@
 # Short names for what CONTRIBUTING.md describes; nothing here does more than its one command.
-VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo devel)
+VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 
 .PHONY: build test race lint ci demo e2e screenshots fuzz vuln soak
 

@@ -30,9 +30,11 @@ type generation struct {
 	kept    map[partKey]*part
 	changes map[string]*notifier // by server block
 	routes  []admin.Route
+	http    map[string]directive.Arg // the first directive that wants an address of HTTP
 	ready   []ready.Part
 	waits   []*part // those that are new and starters
 	served  []server.Listener
+	wants   []directive.Arg // what in the Corefile each of them is for: the bind directive, or the zone
 	health  []health.Options
 	pprof   []pprof.Options
 	reload  *reloadOptions
@@ -56,6 +58,7 @@ type partKey struct {
 
 // part is something that a directive made and that a later configuration may go on with.
 type part struct {
+	at      directive.Arg // the directive
 	options any
 	value   any
 	cancel  context.CancelFunc // ends its Run; nil while it does not run
@@ -145,7 +148,14 @@ func (s *site) observeEach(f func(*server.Block) server.Observer) {
 func (s *site) provide(p server.MetadataProvider) { s.provided = append(s.provided, p) }
 
 // route serves something over HTTP.
-func (s *site) route(r ...admin.Route) { s.routes = append(s.routes, r...) }
+func (s *site) route(r ...admin.Route) {
+	s.routes = append(s.routes, r...)
+	for i := range r {
+		if _, found := s.http[r[i].Addr]; !found {
+			s.http[r[i].Addr] = s.use.Input.Name
+		}
+	}
+}
 
 // logger is the one of the directive being built.
 func (s *site) logger() *slog.Logger { return s.shared.Logger(s.use.Directive.Name) }
@@ -176,7 +186,7 @@ func keep[T any](s *site, options any, make func() (T, error)) (T, error) {
 		if err != nil {
 			return v, err
 		}
-		p = &part{options: options, value: v}
+		p = &part{at: s.use.Input.Name, options: options, value: v}
 		if _, ok := p.value.(starter); ok {
 			s.waits = append(s.waits, p)
 		}
@@ -187,7 +197,7 @@ func keep[T any](s *site, options any, make func() (T, error)) (T, error) {
 
 // build makes a generation of a configuration, beside the one that runs now, if any. It starts nothing; what it makes can be dropped.
 func build(shared *Shared, c *Config, prev *generation) (*generation, error) {
-	g := &generation{shared: shared, config: c, prev: prev, kept: map[partKey]*part{}, changes: map[string]*notifier{}}
+	g := &generation{shared: shared, config: c, prev: prev, kept: map[partKey]*part{}, changes: map[string]*notifier{}, http: map[string]directive.Arg{}}
 	defer func() { g.prev = nil }()
 	var errs []error
 	seen := newOverlaps()
@@ -264,6 +274,7 @@ func (g *generation) listeners() []server.Listener {
 					i = len(out)
 					at[key] = i
 					out = append(out, l)
+					g.wants = append(g.wants, s.wanted(z))
 				}
 				label := z.Transport + "://" + net.JoinHostPort(h, z.Port)
 				if out[i].Unrouted == nil && s.unrouted != nil {
@@ -274,6 +285,29 @@ func (g *generation) listeners() []server.Listener {
 		}
 	}
 	return out
+}
+
+// wanted is what in the Corefile asks for a zone's addresses.
+func (s *site) wanted(z Zone) directive.Arg {
+	if u := s.block.use("bind"); u != nil {
+		return u.Input.Name
+	}
+	return z.at
+}
+
+// placed puts the place in the Corefile before an error of listening.
+func (g *generation) placed(err error) error {
+	var dns *server.ListenError
+	var http *admin.AddressError
+	switch {
+	case errors.As(err, &dns) && dns.Index < len(g.wants):
+		return g.wants[dns.Index].Errorf("%s: %w", g.wants[dns.Index].Text, err)
+	case errors.As(err, &http):
+		if at, known := g.http[http.Addr]; known {
+			return at.Errorf("%s: %w", at.Text, err)
+		}
+	}
+	return err
 }
 
 // serverBlock makes what the server is given of one zone on one listener.
@@ -310,16 +344,36 @@ func (g *generation) start(ctx context.Context) {
 		var pctx context.Context
 		pctx, p.cancel = context.WithCancel(ctx)
 		p.done = make(chan struct{})
+		awaited := slices.Contains(g.waits, p)
 		go func() {
 			defer close(p.done)
-			if p.err = r.Run(pctx); p.err != nil && pctx.Err() == nil {
-				g.shared.Logger(k.name).Error(p.err.Error())
+			if err := r.Run(pctx); err != nil && pctx.Err() == nil {
+				p.err = p.placed(k.name, err)
+			}
+			if p.err != nil && !awaited {
+				g.log(k.name, p.err)
 			}
 		}()
 	}
 }
 
-// await waits for the parts that can answer only after a while. An error is that of a part which cannot work.
+// placed puts the place of the part's directive before what is wrong with it.
+func (p *part) placed(name string, err error) error {
+	var out []error
+	for _, e := range Errors(err) {
+		out = append(out, p.at.Errorf("%s: %w", name, e))
+	}
+	return errors.Join(out...)
+}
+
+func (g *generation) log(name string, err error) {
+	for _, e := range Errors(err) {
+		g.shared.Logger(name).Error(e.Error())
+	}
+}
+
+// await waits for the parts that can answer only after a while. An error is that of a part which cannot work; it is the caller's to tell,
+// and those that come later are logged.
 func (g *generation) await(ctx context.Context) error {
 	for _, p := range g.waits {
 		wctx, cancel := context.WithCancel(ctx)
@@ -340,6 +394,12 @@ func (g *generation) await(ctx context.Context) error {
 				return p.err
 			}
 		default:
+			if p.done != nil {
+				go func() {
+					<-p.done
+					g.log(p.at.Text, p.err)
+				}()
+			}
 		}
 	}
 	return ctx.Err()

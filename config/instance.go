@@ -103,7 +103,7 @@ func (i *Instance) apply(ctx context.Context, c *Config) error {
 		return err
 	}
 	if err := i.shared.admin.Apply(g.routes); err != nil {
-		return err
+		return g.placed(err)
 	}
 	g.start(i.ctx)
 	err = g.await(ctx)
@@ -111,7 +111,7 @@ func (i *Instance) apply(ctx context.Context, c *Config) error {
 		err = i.unready(late)
 	}
 	if err == nil {
-		err = i.server.Apply(g.served)
+		err = g.placed(i.server.Apply(g.served))
 	}
 	if err != nil {
 		i.withdraw(g)

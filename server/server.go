@@ -108,7 +108,7 @@ func (s *Server) Apply(listeners []Listener) error {
 				for _, f := range fresh {
 					f.close()
 				}
-				return err
+				return &ListenError{Index: i, Err: err}
 			}
 			fresh = append(fresh, ep)
 		}
@@ -135,6 +135,15 @@ func (s *Server) Apply(listeners []Listener) error {
 	s.bound = next
 	return nil
 }
+
+// ListenError says which of the listeners given to Apply could not be bound.
+type ListenError struct {
+	Index int
+	Err   error
+}
+
+func (e *ListenError) Error() string { return e.Err.Error() }
+func (e *ListenError) Unwrap() error { return e.Err }
 
 // Addrs are the bound addresses by what was asked for: "host:port" as in Listener, with
 // "tls://" or "https://" before it for those transports, to the address and port in use.
@@ -280,7 +289,7 @@ func advice(err error) string {
 	case errors.Is(err, syscall.EACCES):
 		return " (ports below 1024 need root or the capability NET_BIND_SERVICE; try -dns.port 1053)"
 	case errors.Is(err, syscall.EADDRINUSE):
-		return " (another server has this port; stop it, or choose another with -dns.port)"
+		return " (another server has this port: is another clusterdns running? choose another port with -dns.port)"
 	}
 	return ""
 }

@@ -26,10 +26,10 @@ type checkFlags struct {
 
 const checkUsage = `Reads and validates a Corefile and says what is wrong with it. Nothing is opened, looked up or started for that but imported files.
 
-Usage: clusterdns check [FLAGS]
+Usage: clusterdns check [FLAGS] [FILE]
 
 Flags:
-  -conf FILE       the Corefile; "stdin" reads standard input (default ./Corefile)
+  -conf FILE       the Corefile; "-" reads standard input (default ./Corefile)
   -dns.port PORT   port of server blocks that name none (default 53)
   -format FORMAT   text or json (default text)
   -v               show the configuration in effect: the chain of each server block, and every option and where it was set
@@ -48,6 +48,11 @@ func parseCheckFlags(env environment, args []string) (*checkFlags, error) {
 	set.BoolVar(&f.verbose, "v", false, "")
 	set.BoolVar(&f.strict, "strict", false, "")
 	err := set.Parse(args)
+	named := f.conf != ""
+	for err == nil && set.NArg() > 0 && !named { // flags may stand behind the file
+		f.conf, named = set.Arg(0), true
+		err = set.Parse(set.Args()[1:])
+	}
 	switch {
 	case errors.Is(err, flag.ErrHelp):
 		say(env.stdout, "%s", checkUsage)

@@ -7,10 +7,13 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"slices"
+	"strings"
 
 	"github.com/clusterdns/clusterdns/cmd/clusterdns/dump"
 	"github.com/clusterdns/clusterdns/cmd/clusterdns/explain"
 	"github.com/clusterdns/clusterdns/cmd/clusterdns/ndots"
+	"github.com/clusterdns/clusterdns/config/directive"
 )
 
 // The exit codes.
@@ -59,14 +62,39 @@ func main() {
 }
 
 func run(env environment, args []string) int {
-	if len(args) > 0 {
-		for _, c := range commands() {
-			if c.name == args[0] {
-				return c.run(env, args[1:])
-			}
+	if len(args) == 0 || strings.HasPrefix(args[0], "-") {
+		return serve(env, args)
+	}
+	for _, c := range commands() {
+		if c.name == args[0] {
+			return c.run(env, args[1:])
 		}
 	}
-	return serve(env, args)
+	if args[0] != "help" {
+		say(env.stderr, "clusterdns: %s; -h lists what there is\n", unknownCommand(args[0]))
+		return exitUsage
+	}
+	if len(args) == 2 {
+		return run(env, []string{args[1], "-h"})
+	}
+	usage(env.stdout)
+	return exitOK
+}
+
+// unknownCommand says what may have been meant by a word that is no command.
+func unknownCommand(word string) string {
+	var known []string
+	for _, c := range commands() {
+		known = append(known, c.name)
+	}
+	near := directive.Nearest(word, known)
+	switch {
+	case slices.Contains([]string{"serve", "server", "run", "start"}, word):
+		return fmt.Sprintf("there is no command %q: without a command it serves", word)
+	case near != "":
+		return fmt.Sprintf("there is no command %q; did you mean %q?", word, near)
+	}
+	return fmt.Sprintf("unexpected argument %q: a Corefile is named with -conf FILE", word)
 }
 
 // say writes to a terminal or a file of output; if that is gone there is nobody to tell.

@@ -103,7 +103,7 @@ func corefileOf(text []byte, domain string) (corefile string, remarks []string, 
 			remarks = append(remarks, fmt.Sprintf("%s is left out: kube-dns has no such key", key))
 		}
 		if err != nil {
-			return "", remarks, fmt.Errorf("%s of the ConfigMap: %w", key, err)
+			return "", remarks, fmt.Errorf("%s of the ConfigMap: %w; %s, is expected", key, jsonError(err), expectedOf(key))
 		}
 	}
 	corefile, err = writeCorefile(domain, stubs, upstreams)
@@ -114,6 +114,23 @@ func corefileOf(text []byte, domain string) (corefile string, remarks []string, 
 		return "", remarks, fmt.Errorf("the Corefile that came of it is not valid: %w", err)
 	}
 	return corefile, remarks, nil
+}
+
+// expectedOf shows what the value of a key has to be like.
+func expectedOf(key string) string {
+	if key == "stubDomains" {
+		return `a JSON object of lists of addresses, such as {"example.org": ["10.0.0.1"]}`
+	}
+	return `a JSON list of addresses, such as ["10.0.0.1"]`
+}
+
+// jsonError says where a value is not what it should be, without the names of Go's types.
+func jsonError(err error) error {
+	var kind *json.UnmarshalTypeError
+	if errors.As(err, &kind) {
+		return fmt.Errorf("a JSON %s does not belong at byte %d", kind.Value, kind.Offset)
+	}
+	return err
 }
 
 func sortedKeys[V any](m map[string]V) []string {

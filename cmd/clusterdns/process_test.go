@@ -190,7 +190,7 @@ func TestServesAndStops(t *testing.T) {
 		if rcode, n, err := ask(p.addr(), "example.org."); rcode != dns.RcodeSuccess || n != 2 || err != nil {
 			t.Errorf("rcode %d, %d records, %v", rcode, n, err)
 		}
-		p.find(`(?m)^clusterdns-\S+\n\w+/\w+, go\S+, \w+$`, 1)
+		p.find(`(?m)^clusterdns-\S+\n\w+/\w+, go\S+, [\w -]+$`, 1)
 		pid, err := os.ReadFile(filepath.Join(dir, "pid"))
 		if err != nil || strings.TrimSpace(string(pid)) != fmt.Sprint(p.cmd.Process.Pid) {
 			t.Errorf("pid file %q, %v", pid, err)
@@ -241,7 +241,15 @@ func TestRefusesToStart(t *testing.T) {
 		{"taken port", ".:" + port + " {\n    bind 127.0.0.1\n    whoami\n}\n", nil, 1, "cannot listen on TCP 127.0.0.1:" + port},
 		{"no interface", ". {\n    bind nowhere0\n    whoami\n}\n", nil, 1, `Corefile:2: bind: "nowhere0" is neither an address nor an interface`},
 		{"pid file", whoami, []string{"-p", "0", "-pidfile", "no/such/folder"}, 1, "cannot write the process id"},
-		{"argument", whoami, []string{"serve"}, 2, `unexpected argument "serve"`},
+		{"serve", whoami, []string{"serve"}, 2, `there is no command "serve": without a command it serves`},
+		{"command", whoami, []string{"chek", "-v"}, 2, `there is no command "chek"; did you mean "check"?`},
+		{"argument", whoami, []string{"Corefile"}, 2, `unexpected argument "Corefile": a Corefile is named with -conf FILE`},
+		{"argument behind", whoami, []string{"-p", "0", "Corefile"}, 2, `unexpected argument "Corefile": a Corefile is named with -conf FILE`},
+		{"HTTP port", ". {\n    health 127.0.0.1:" + port + "\n    whoami\n}\n", []string{"-p", "0"}, 1, "Corefile:2: health: cannot listen on HTTP address 127.0.0.1:" + port},
+		{"HTTP in use", ". {\n    prometheus 127.0.0.1:" + port + "\n}\n", []string{"-p", "0"}, 1, "is another clusterdns running?"},
+		{"zone's port", ".:" + port + " {\n    whoami\n}\n", nil, 1, "Corefile:1: .:" + port + ": cannot listen on TCP :" + port},
+		{"bound port", ".:" + port + " {\n    bind 127.0.0.1\n    whoami\n}\n", nil, 1, "Corefile:2: bind: cannot listen on TCP 127.0.0.1:" + port},
+		{"no manifests", ". {\n    kubernetes cluster.local {\n        manifests nowhere\n    }\n}\n", []string{"-p", "0"}, 1, "clusterdns: Corefile:2: kubernetes: manifests: stat nowhere: no such file"},
 		{"flag", whoami, []string{"-port", "53"}, 2, "flag provided but not defined: -port"},
 		{"port", whoami, []string{"-p", "dns"}, 2, "-dns.port dns is not a port"},
 	} {
@@ -258,6 +266,9 @@ func TestRefusesToStart(t *testing.T) {
 			if out := p.output(); !strings.Contains(out, c.says) {
 				t.Errorf("it said %q, want %q", out, c.says)
 			}
+			if out := p.output(); strings.Count(out, c.says) > 1 || strings.Contains(out, "[ERROR]") || strings.Contains(out, "last good state") {
+				t.Errorf("it said %q, which is more than the error once", out)
+			}
 		})
 	}
 }
@@ -265,7 +276,7 @@ func TestRefusesToStart(t *testing.T) {
 func TestInformation(t *testing.T) {
 	t.Parallel()
 	for flag, want := range map[string]string{
-		"-version": "clusterdns-", "-plugins": "bind\n", "-h": "Usage: clusterdns",
+		"-version": "clusterdns-", "-plugins": "bind\n", "-h": "Usage: clusterdns", "help": "Usage: clusterdns",
 	} {
 		p := start(t, t.TempDir(), "", flag)
 		if status := p.wait(); status != 0 || !strings.Contains(p.output(), want) {
@@ -474,7 +485,10 @@ func TestCheck(t *testing.T) {
 		{"as JSON", warned, []string{"-format", "json"}, 0, []string{`"line": 2,`, `"column": 5,`, `"severity": "warning"`}},
 		{"as JSON, in effect", clean, []string{"-format", "json", "-v"}, 0, []string{`"findings": []`, `"directive": "whoami"`}},
 		{"no such format", clean, []string{"-format", "xml"}, 1, []string{"-format is text or json"}},
-		{"an argument", clean, []string{"Corefile"}, 1, []string{`unexpected argument "Corefile"`}},
+		{"an argument", clean, []string{"Corefile", "-v"}, 0, []string{"Corefile: no errors, no warnings\n", "whoami  (Corefile:3)"}},
+		{"two arguments", clean, []string{"Corefile", "other"}, 1, []string{`unexpected argument "other"`}},
+		{"an argument and -conf", clean, []string{"-conf", "Corefile", "other"}, 1, []string{`unexpected argument "other"`}},
+		{"a hyphen", "", []string{"-conf", "-"}, 1, []string{"stdin:1:1: error: ", "there is no server block"}},
 		{"no Corefile", "", nil, 1, []string{"there is no file ./Corefile"}},
 		{"help", "", []string{"-h"}, 0, []string{"Usage: clusterdns check"}},
 	} {

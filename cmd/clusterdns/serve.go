@@ -51,7 +51,7 @@ func parseFlags(env environment, args []string) (*flags, error) {
 	case err != nil:
 		return nil, err
 	case set.NArg() > 0:
-		return nil, fmt.Errorf("unexpected argument %q", set.Arg(0))
+		return nil, fmt.Errorf("unexpected argument %q: a Corefile is named with -conf FILE", set.Arg(0))
 	}
 	if n, err := strconv.Atoi(f.port); err != nil || n < 0 || n > 65535 {
 		return nil, fmt.Errorf("-dns.port %s is not a port", f.port)
@@ -67,7 +67,7 @@ Usage: clusterdns [FLAGS]            serve
        clusterdns COMMAND [FLAGS]    do something else; COMMAND -h says more
 
 Flags:
-  -conf FILE       the Corefile; "stdin" reads standard input (default ./Corefile)
+  -conf FILE       the Corefile; "-" reads standard input (default ./Corefile)
   -dns.port PORT   port of server blocks that name none (default 53); 0 for any free one
   -p PORT          the same
   -pidfile FILE    write the process id to FILE
@@ -204,7 +204,7 @@ func stop(instance *config.Instance, signals <-chan os.Signal) error {
 // loadCorefile reads the Corefile that the command line asks for.
 func loadCorefile(env environment, conf string) (config.Source, error) {
 	switch conf {
-	case "stdin":
+	case "stdin", "-":
 		text, err := io.ReadAll(env.stdin)
 		if err != nil {
 			return config.Source{}, fmt.Errorf("cannot read the Corefile from standard input: %w", err)

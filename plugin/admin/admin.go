@@ -13,6 +13,7 @@ import (
 	"net/http"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 )
 
@@ -114,6 +115,15 @@ func (s *Server) Apply(routes []Route) error {
 	return nil
 }
 
+// AddressError says which address cannot be served.
+type AddressError struct {
+	Addr string
+	Err  error
+}
+
+func (e *AddressError) Error() string { return e.Err.Error() }
+func (e *AddressError) Unwrap() error { return e.Err }
+
 // build sorts routes by address, in the order of their first mention.
 func build(routes []Route) (sites map[string]*site, order []string, err error) {
 	sites = map[string]*site{}
@@ -126,7 +136,7 @@ func build(routes []Route) (sites map[string]*site, order []string, err error) {
 			order = append(order, r.Addr)
 		}
 		if (st.tls == nil) != (r.TLS == nil) {
-			return nil, nil, fmt.Errorf("%s cannot be served with and without TLS at the same time", r.Addr)
+			return nil, nil, &AddressError{r.Addr, fmt.Errorf("%s cannot be served with and without TLS at the same time", r.Addr)}
 		}
 		if !st.paths[r.Path] {
 			st.paths[r.Path] = true
@@ -156,7 +166,11 @@ func limited(r *Route) http.Handler {
 func bind(addr string, log *slog.Logger) (*endpoint, error) {
 	ln, err := net.Listen("tcp", addr)
 	if err != nil {
-		return nil, fmt.Errorf("cannot listen on HTTP address %s: %w", addr, err)
+		hint := ""
+		if errors.Is(err, syscall.EADDRINUSE) {
+			hint = " (another server has this port: is another clusterdns running?)"
+		}
+		return nil, &AddressError{addr, fmt.Errorf("cannot listen on HTTP address %s: %w%s", addr, err, hint)}
 	}
 	ep := &endpoint{ln: ln, done: make(chan struct{})}
 	ep.http = &http.Server{
