@@ -15,6 +15,10 @@ type Setting struct {
 	Name  string // as the Corefile has it, where it can be set there
 	Value string
 	From  string // where it was set, "Corefile:5"; "" for a default
+
+	dump    bool   // the value has parts, of which the Corefile does not know the names
+	full    string // the dump that was there before written
+	written bool   // the value is what the Corefile says, no dump any more
 }
 
 // maxTraced bounds the lines of one directive whose settings are traced to them: only lists of hosts are longer, and those are one setting.
@@ -24,6 +28,7 @@ const maxTraced = 100
 // found by parsing the directive without one line after the other.
 func (u *Use) Settings() []Setting {
 	out := settingsOf(u.Options)
+	spell(u.Directive.Name, out)
 	for i, l := range u.Input.Lines {
 		if len(u.Input.Lines) > maxTraced {
 			break
@@ -31,6 +36,7 @@ func (u *Use) Settings() []Setting {
 		in := *u.Input
 		in.Lines = slices.Delete(slices.Clone(in.Lines), i, i+1)
 		if values, ok := u.reparse(in); ok {
+			quoteLine(out, values, &l)
 			trace(out, values, l.Name)
 		} else {
 			traceWords(out, u.zero(), &l)
@@ -48,10 +54,69 @@ func (u *Use) Settings() []Setting {
 	return out
 }
 
+// quoteLine puts what a line says in the place of values that have parts and would be others without it.
+func quoteLine(out, without []Setting, l *directive.Line) {
+	for i := range without {
+		s := &out[i]
+		if !s.dump || without[i].Value == s.Value && !s.written {
+			continue
+		}
+		switch {
+		case !s.written:
+			s.full, s.Value, s.written = s.Value, s.words(l), true
+		case without[i].Value != s.full:
+			s.Value += "; " + s.words(l)
+		}
+	}
+}
+
+// words are what a line says of a setting: without the name if that is the setting's.
+func (s *Setting) words(l *directive.Line) string {
+	var words []string
+	if plain(s.Name) != plain(l.Name.Text) {
+		words = append(words, quote(l.Name.Text))
+	}
+	for _, a := range l.Args {
+		words = append(words, quote(a.Text))
+	}
+	if len(words) == 0 {
+		return "on"
+	}
+	return strings.Join(words, " ")
+}
+
+// spell gives settings the names that the Corefile has for them, where the fields' differ.
+func spell(directive string, out []Setting) {
+	names := spellings()[directive]
+	for i := range out {
+		if name, ok := names[out[i].Name]; ok {
+			out[i].Name = name
+		}
+	}
+}
+
+func spellings() map[string]map[string]string {
+	return map[string]map[string]string{
+		"auto": {"dir": "directory"},
+		"cache": {"stale": "serve_stale", "serv_fail": "servfail", "no_success": "disable success", "no_denial": "disable denial",
+			"keep_ttl": "keepttl"},
+		"forward": {"tls_server_name": "tls_servername", "fail_fast": "failfast_all_unhealthy_upstreams", "next_on_no_data": "next_on_nodata"},
+		"hosts":   {"unsupported": "fallthrough_unsupported"},
+		"kubernetes": {"kubeconfig_file": "kubeconfig", "tls_cert": "tls CERT", "tls_key": "tls KEY", "tlsca": "tls CACERT", "qps": "apiserver_qps",
+			"burst": "apiserver_burst", "max_inflight": "apiserver_max_inflight", "ignore_empty": "ignore empty_service"},
+		"secondary": {"from": "transfer from"},
+		"template":  {"has_error": "ederror", "error_code": "ederror CODE", "errorcode": "ederror CODE", "error_text": "ederror TEXT"},
+	}
+}
+
 // trace notes a place for the settings that would have other values without what stands there.
 func trace(out, without []Setting, at directive.Arg) {
 	for i := range without {
-		if out[i].From != "" || without[i].Value == out[i].Value {
+		value := out[i].Value
+		if out[i].written {
+			value = out[i].full
+		}
+		if out[i].From != "" || without[i].Value == value {
 			continue
 		}
 		out[i].From = fmt.Sprintf("%s:%d", at.File, at.Line)
@@ -70,6 +135,9 @@ func traceWords(out, zero []Setting, l *directive.Line) {
 		}
 		if found && out[i].From == "" && out[i].Value != zero[i].Value {
 			out[i].From = fmt.Sprintf("%s:%d", l.Name.File, l.Name.Line)
+			if out[i].dump {
+				out[i].Value = out[i].words(l)
+			}
 		}
 	}
 }
@@ -115,10 +183,18 @@ func settingsOf(options any) []Setting {
 	var out []Setting
 	for i := range v.NumField() {
 		if f := v.Type().Field(i); f.IsExported() && f.Type.Kind() != reflect.Func {
-			out = append(out, Setting{Name: snake(f.Name), Value: show(v.Field(i), 0)})
+			out = append(out, Setting{Name: snake(f.Name), Value: show(v.Field(i), 0), dump: hasParts(f.Type)})
 		}
 	}
 	return out
+}
+
+// hasParts says whether values of a type are shown by their fields.
+func hasParts(t reflect.Type) bool {
+	for t.Kind() == reflect.Slice || t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
+	return t.Kind() == reflect.Struct && !t.Implements(reflect.TypeFor[fmt.Stringer]())
 }
 
 // String is the configuration in effect, a server block after the other, directives in the order of the chain, with the options that
@@ -235,9 +311,15 @@ func showList(v reflect.Value, depth int) string {
 func showStruct(v reflect.Value, depth int) string {
 	var out []string
 	for i := range v.NumField() {
-		if f := v.Type().Field(i); f.IsExported() && f.Type.Kind() != reflect.Func {
+		if f := v.Type().Field(i); f.IsExported() && f.Type.Kind() != reflect.Func && !v.Field(i).IsZero() {
 			out = append(out, snake(f.Name)+"="+show(v.Field(i), depth+1))
 		}
+	}
+	if len(out) == 0 {
+		return "-"
+	}
+	if depth == 0 {
+		return strings.Join(out, " ")
 	}
 	return "{" + strings.Join(out, " ") + "}"
 }

@@ -61,16 +61,25 @@ func parseReload(in *directive.Input) (reloadOptions, error) {
 		if o.Interval, err = in.Args[0].Duration(0, maxInterval, 0); err != nil {
 			return o, err
 		}
-		o.Interval = max(o.Interval, minInterval)
+		o.Interval = atLeast(in, in.Args[0], o.Interval, minInterval)
 	}
 	if len(in.Args) > 1 {
 		if o.Jitter, err = in.Args[1].Duration(0, maxInterval, 0); err != nil {
 			return o, err
 		}
-		o.Jitter = max(o.Jitter, minJitter)
+		o.Jitter = atLeast(in, in.Args[1], o.Jitter, minJitter)
 	}
 	o.Jitter = min(o.Jitter, o.Interval/2)
 	return o, in.NoBlock()
+}
+
+// atLeast raises a duration to the least that makes sense, and warns if that changes it.
+func atLeast(in *directive.Input, at directive.Arg, d, least time.Duration) time.Duration {
+	if d >= least {
+		return d
+	}
+	in.Warn(at, "reload: %s is raised to %s, the least that there is", d, least)
+	return least
 }
 
 // timeoutsOptions are what a timeouts directive says.

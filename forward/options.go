@@ -50,11 +50,26 @@ type Options struct {
 // TLS names the files of the tls option.
 type TLS struct{ Cert, Key, CA string }
 
+// String is the files in the order of the option.
+func (t TLS) String() string { return strings.Join(strings.Fields(t.Cert+" "+t.Key+" "+t.CA), " ") }
+
 // HealthCheck is how an upstream in trouble is probed.
 type HealthCheck struct {
 	Interval time.Duration
 	NoRec    bool           // without recursion desired
 	Domain   wire.Canonical // the name that is asked for
+}
+
+// String is the value as the option takes it.
+func (h HealthCheck) String() string {
+	s := h.Interval.String()
+	if h.NoRec {
+		s += " no_rec"
+	}
+	if h.Domain != wire.Root {
+		s += " domain " + h.Domain.String()
+	}
+	return s
 }
 
 // Policy is the order in which upstreams are asked.

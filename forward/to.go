@@ -27,6 +27,9 @@ type To struct {
 	Port       uint16         // the port for names in files and for hosts
 }
 
+// String is the upstream as it was written.
+func (to To) String() string { return to.Text }
+
 // parseTo reads an upstream. path makes a relative path one that can be opened.
 func parseTo(text string, path func(string) string) (To, error) {
 	to := To{Text: text, Port: dnsPort}

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"os"
+	"path/filepath"
 	"strings"
 	"time"
 
@@ -156,7 +158,15 @@ func setTLS(p *parser, l *directive.Line) error {
 }
 
 func setKubeconfig(p *parser, l *directive.Line) error {
-	p.KubeconfigFile = p.in.Path(l.Args[0].Text)
+	file := l.Args[0].Text
+	if below, ok := strings.CutPrefix(file, "~/"); ok { // as kubectl's users are used to
+		home, err := os.UserHomeDir()
+		if err != nil {
+			return l.Args[0].Errorf("%q cannot be found: %w", file, err)
+		}
+		file = filepath.Join(home, below)
+	}
+	p.KubeconfigFile = p.in.Path(file)
 	if len(l.Args) == 2 {
 		p.Context = l.Args[1].Text
 	}

@@ -166,7 +166,7 @@ func (r *report) configuration(c *config.Config) {
 		for _, u := range b.Uses {
 			v := use{Directive: u.Directive.Name, File: u.Input.Name.File, Line: u.Input.Name.Line, Settings: []setting{}}
 			for _, s := range u.Settings() {
-				v.Settings = append(v.Settings, setting(s))
+				v.Settings = append(v.Settings, setting{s.Name, s.Value, s.From})
 			}
 			sb.Chain = append(sb.Chain, v)
 		}

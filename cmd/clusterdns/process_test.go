@@ -290,7 +290,7 @@ func TestInformation(t *testing.T) {
 
 func TestQuiet(t *testing.T) {
 	t.Parallel()
-	dir, _ := corefile(t, ". {\n    bind 127.0.0.1\n    debug\n    whoami\n}\n")
+	dir, _ := corefile(t, ". {\n    bind 127.0.0.1\n    whoami\n}\n")
 	p := start(t, dir, "", "-p", "0", "-quiet", "-pidfile", "pid")
 	for end := time.Now().Add(patience); ; {
 		if _, err := os.Stat(filepath.Join(dir, "pid")); err == nil {
