@@ -76,18 +76,23 @@ func (r *reader) importFiles(what directive.Arg) ([]directive.Arg, error) {
 	}
 	var words []directive.Arg
 	for _, file := range files {
-		text, err := r.readFile(file)
+		more, err := r.importFile(what, file)
 		if err != nil {
-			return nil, what.Errorf("import: %w", err)
-		}
-		name := r.shown(what, file)
-		if err := openQuote(name, text); err != nil {
 			return nil, err
 		}
-		r.out.texts[name] = text
-		words = append(words, lex(name, text)...)
+		words = append(words, more...)
 	}
 	return words, nil
+}
+
+func (r *reader) importFile(what directive.Arg, file string) ([]directive.Arg, error) {
+	text, err := r.readFile(file)
+	if err != nil {
+		return nil, what.Errorf("import: %w", err)
+	}
+	name := r.shown(what, file)
+	r.out.texts[name] = text
+	return lex(name, text), openQuote(name, text)
 }
 
 // shown is the name of an imported file for messages: relative to the importing file if that was.

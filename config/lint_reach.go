@@ -7,11 +7,13 @@ import (
 	"github.com/clusterdns/clusterdns/forward"
 	"github.com/clusterdns/clusterdns/kubernetes"
 	"github.com/clusterdns/clusterdns/plugin/auto"
+	"github.com/clusterdns/clusterdns/plugin/erratic"
 	"github.com/clusterdns/clusterdns/plugin/file"
 	"github.com/clusterdns/clusterdns/plugin/hosts"
 	k8sexternal "github.com/clusterdns/clusterdns/plugin/k8s_external"
 	"github.com/clusterdns/clusterdns/plugin/secondary"
 	"github.com/clusterdns/clusterdns/plugin/template"
+	"github.com/clusterdns/clusterdns/plugin/whoami"
 	"github.com/clusterdns/clusterdns/server/wire"
 )
 
@@ -69,21 +71,32 @@ func (l *linter) reach(u *Use) (zones []wire.Zone, all bool) {
 	case template.Options:
 		every := (o.Class == wire.ClassIN || o.Class == wire.ClassANY) && o.Type == wire.TypeANY
 		zones, all = o.Zones, every && (len(o.Match) == 0 || none(o.Fallthrough))
-	case file.Options:
-		zones, all = o.Zones, none(o.Fallthrough)
-	case secondary.Options:
-		zones, all = o.Zones, none(o.Fallthrough)
-	case k8sexternal.Options:
-		zones, all = o.Zones, none(o.Fallthrough)
-	case auto.Options:
-		zones = o.Zones // what it answers is in its folder
-	case hosts.Options:
-		zones = o.Zones // reverse names that it does not have pass
+	case whoami.Options, erratic.Options:
+		zones, all = everywhere(), true
 	default:
-		zones, all = []wire.Zone{wire.NewZone(wire.Root)}, u.Directive.Name == "whoami" || u.Directive.Name == "erratic"
+		zones, all = dataReach(o)
 	}
 	return l.served(zones), all
 }
+
+// dataReach is reach for directives that answer from data of their own.
+func dataReach(options any) (zones []wire.Zone, all bool) {
+	switch o := options.(type) {
+	case file.Options:
+		return o.Zones, none(o.Fallthrough)
+	case secondary.Options:
+		return o.Zones, none(o.Fallthrough)
+	case k8sexternal.Options:
+		return o.Zones, none(o.Fallthrough)
+	case auto.Options:
+		return o.Zones, false // what it answers is in its folder
+	case hosts.Options:
+		return o.Zones, false // reverse names that it does not have pass
+	}
+	return everywhere(), false
+}
+
+func everywhere() []wire.Zone { return []wire.Zone{wire.NewZone(wire.Root)} }
 
 // none says whether an option was left out.
 func none(option any) bool { return reflect.ValueOf(option).IsZero() }

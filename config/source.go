@@ -78,41 +78,56 @@ func lex(name string, text []byte) []directive.Arg {
 	return out
 }
 
-// openQuote finds the quote that is not closed, if there is one: it takes all that follows for one word. Where words begin and end is
-// decided as the library's lexer does it.
+// openQuote finds the quote that is not closed, if there is one: it takes all that follows for one word.
 func openQuote(name string, text []byte) error {
-	at := directive.Arg{File: name, Line: 1}
-	var quote *directive.Arg
-	word, comment, escaped := false, false, false
+	at, opened := directive.Arg{File: name, Line: 1}, directive.Arg{}
+	var q quotes
 	for _, c := range string(bytes.TrimPrefix(text, []byte("\ufeff"))) {
 		at.Column++
-		switch {
-		case quote != nil && escaped:
-			escaped = false
-		case quote != nil && c == '\\':
-			escaped = true
-		case quote != nil && c == '"':
-			quote = nil
-		case quote != nil, c == '\r':
-		case unicode.IsSpace(c):
-			comment, word = comment && c != '\n' && !word, false
-		case comment:
-		case c == '#':
-			comment = true
-		case c == '"' && !word:
-			here := at
-			quote = &here
-		default:
-			word = true
+		if !q.quoted {
+			q.outside(c)
+			opened = at
+		} else {
+			q.inside(c)
 		}
 		if c == '\n' {
 			at.Line, at.Column = at.Line+1, 0
 		}
 	}
-	if quote == nil {
+	if !q.quoted {
 		return nil
 	}
-	return quote.Errorf("the quote opened at %d:%d is not closed", quote.Line, quote.Column)
+	return opened.Errorf("the quote opened at %d:%d is not closed", opened.Line, opened.Column)
+}
+
+// quotes follows a text as the library's lexer does: where words, comments and quotes begin and end.
+type quotes struct{ quoted, escaped, word, comment bool }
+
+func (q *quotes) inside(c rune) {
+	switch {
+	case q.escaped:
+		q.escaped = false
+	case c == '\\':
+		q.escaped = true
+	case c == '"':
+		q.quoted = false
+	}
+}
+
+func (q *quotes) outside(c rune) {
+	switch {
+	case c == '\r':
+	case unicode.IsSpace(c):
+		q.comment = q.comment && c != '\n' && !q.word // a word that a comment follows ends both
+		q.word = false
+	case q.comment:
+	case c == '#':
+		q.comment = true
+	case c == '"' && !q.word:
+		q.quoted = true
+	default:
+		q.word = true
+	}
 }
 
 // sameLine says whether b stands on the line on which a ends: in one file, a's line breaks within quotes counted.

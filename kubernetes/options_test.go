@@ -106,9 +106,9 @@ func TestDocsNameEveryOption(t *testing.T) {
 
 // TestKubeconfigHome is not parallel because it sets an environment variable.
 func TestKubeconfigHome(t *testing.T) {
-	t.Setenv("HOME", "/home/user")
+	t.Setenv("HOME", "/of/user")
 	for text, want := range map[string]string{
-		"~/.kube/config": "/home/user/.kube/config", "~other/config": "/etc/~other/config", "a/~/config": "/etc/a/~/config", "/~/x": "/~/x",
+		"~/.kube/config": "/of/user/.kube/config", "~other/config": "/etc/~other/config", "a/~/config": "/etc/a/~/config", "/~/x": "/~/x",
 	} {
 		if o := options(t, "\nkubeconfig "+text); o.KubeconfigFile != want {
 			t.Errorf("%s is %s, want %s", text, o.KubeconfigFile, want)
