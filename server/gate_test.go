@@ -140,7 +140,7 @@ func closed(conn net.Conn) error {
 	n, err := conn.Read(make([]byte, 1))
 	var late net.Error
 	if n > 0 || errors.As(err, &late) && late.Timeout() {
-		return fmt.Errorf("the connection is still open: %d bytes, %v", n, err)
+		return fmt.Errorf("the connection is still open: %d bytes, %w", n, err)
 	}
 	return errSilence
 }

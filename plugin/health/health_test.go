@@ -255,7 +255,7 @@ func TestParse(t *testing.T) {
 		"health {\n lameduck 5\n}":   `"5" is not a duration; write it like 30s or 5m`,
 		"health {\n lameduck -1s\n}": `-1s is not within`,
 		"health {\n lameduck\n}":     `needs more arguments: lameduck DURATION`,
-		"health {\n lamedudk 4s\n}":  `unknown option "lamedudk"; known are lameduck`,
+		"health {\n lamedudk 4s\n}":  `unknown option "lamedudk"; did you mean "lameduck"?`,
 	} {
 		if _, err := Parse(plugintest.Input(t, text, ".")); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: error %v, want %s", text, err, want)

@@ -182,7 +182,7 @@ func TestParse(t *testing.T) {
 		"hosts x {\nreload soon\n}":             `"soon" is not a duration`,
 		"hosts x {\nreload -1s\n}":              "is not within",
 		"hosts x {\n192.0.2.1\n}":               "a name must follow the address",
-		"hosts x {\nfallthru\n}":                `unknown option "fallthru"; known are ttl, no_reverse, reload, fallthrough, fallthrough_unsupported`,
+		"hosts x {\nfallthru\n}":                `unknown option "fallthru"; did you mean "fallthrough"?`,
 		"hosts x {\nfallthrough_unsupported\n}": "needs fallthrough",
 		"hosts x a..b":                          "has an empty label",
 	} {

@@ -166,7 +166,7 @@ func TestParse(t *testing.T) {
 		"ready {\n monitor 404\n}":                `Corefile:2: ready: monitor: "404" is neither until-ready nor continuously`,
 		"ready {\n monitor\n}":                    `needs more arguments`,
 		"ready {\n monitor continuously extra\n}": `takes no argument "extra"`,
-		"ready {\n monitro continuously\n}":       `unknown option "monitro"; known are monitor`,
+		"ready {\n monitro continuously\n}":       `unknown option "monitro"; did you mean "monitor"?`,
 	} {
 		if _, err := Parse(plugintest.Input(t, text, ".")); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: error %v, want %s", text, err, want)

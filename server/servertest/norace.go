@@ -2,4 +2,5 @@
 
 package servertest
 
-const raceEnabled = false
+// RaceEnabled says whether the race detector is on, which makes everything allocate.
+const RaceEnabled = false

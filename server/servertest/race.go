@@ -2,4 +2,5 @@
 
 package servertest
 
-const raceEnabled = true
+// RaceEnabled says whether the race detector is on, which makes everything allocate.
+const RaceEnabled = true

@@ -120,7 +120,7 @@ func NoAllocs(t *testing.T, m *dns.Msg, blocks ...*server.Block) {
 	if _, ok := d.Answer(msg, Client, server.UDP); !ok {
 		t.Fatalf("no reply to %v", m.Question[0])
 	}
-	if raceEnabled {
+	if RaceEnabled {
 		return
 	}
 	if n := testing.AllocsPerRun(1000, func() { d.Answer(msg, Client, server.UDP) }); n != 0 {

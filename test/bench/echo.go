@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// internal are the servers that this program is itself, when it starts itself again.
+// internal are the servers that this program is itself, when it starts itself again. It returns only with what ended it.
 func internal(what, addr string) error {
 	conn, err := net.ListenPacket("udp", addr)
 	if err != nil {

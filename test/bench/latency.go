@@ -90,7 +90,8 @@ func (m *meter) read(c net.Conn, tcp bool, expected int) {
 	buf := make([]byte, 65535)
 	in := bufio.NewReader(c)
 	for range expected {
-		n, err := 0, error(nil)
+		var n int
+		var err error
 		if tcp {
 			if _, err = io.ReadFull(in, buf[:2]); err == nil {
 				n, err = io.ReadFull(in, buf[:binary.BigEndian.Uint16(buf)])

@@ -43,11 +43,8 @@ type options struct {
 
 func main() {
 	if len(os.Args) > 2 && strings.HasPrefix(os.Args[1], "internal-") {
-		if err := internal(os.Args[1], os.Args[2]); err != nil {
-			fmt.Fprintln(os.Stderr, "bench:", err)
-			os.Exit(1)
-		}
-		return
+		fmt.Fprintln(os.Stderr, "bench:", internal(os.Args[1], os.Args[2]))
+		os.Exit(1)
 	}
 	var o options
 	flag.IntVar(&o.seconds, "seconds", 1, "how long each workload runs against each server in a round")

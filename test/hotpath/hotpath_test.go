@@ -20,6 +20,7 @@ import (
 
 	"github.com/clusterdns/clusterdns/config"
 	"github.com/clusterdns/clusterdns/server"
+	"github.com/clusterdns/clusterdns/server/servertest"
 )
 
 const services = 8000
@@ -185,6 +186,9 @@ func BenchmarkHotPath(b *testing.B) {
 // TestQuiet: answering from memory leaves nothing for the garbage collector. What other goroutines of the process allocate meanwhile, its
 // own tickers and the file watch, is far below one in a thousand queries.
 func TestQuiet(t *testing.T) { //nolint:paralleltest // it counts allocations of the whole process
+	if servertest.RaceEnabled {
+		t.Skip("the race detector allocates by itself")
+	}
 	d := start(t)
 	const queries = 100_000
 	for _, l := range loads() {

@@ -191,7 +191,7 @@ func (p *page) slice(s *Slice) {
 		}
 		fmt.Fprintf(tab, "%s\t%s\t%s\t%s\n", plain(e.Address), plain(who), plain(e.Node), plain(e.Why))
 	}
-	tab.Flush()
+	_ = tab.Flush() // into memory
 	for row := range strings.Lines(rows.String()) {
 		p.line("  %s", strings.TrimRight(row, "\n "))
 	}
