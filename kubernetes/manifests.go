@@ -228,7 +228,7 @@ func prefixed(err error) error {
 
 // faults are the single errors that were joined.
 func faults(err error) []error {
-	joined, ok := err.(interface{ Unwrap() []error }) //nolint:errorlint // only what is joined here is taken apart
+	joined, ok := err.(interface{ Unwrap() []error }) // only what is joined here is taken apart
 	if !ok {
 		return []error{err}
 	}

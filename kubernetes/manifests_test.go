@@ -245,12 +245,12 @@ items:
 - apiVersion: v1
   kind: Service
   metadata: {name: web, namespace: prod, creationTimestamp: later}
-  spec: {clusterIP: 10.96.0.1, sessionAffinity: off, selecter: {a: b}, ports: [{port: 80, nodePort: x, nmae: a}]}
+  spec: {clusterIP: 10.96.0.1, sessionAffinity: off, selecter: {a: b}, ports: [{port: 80, nodePort: x, nome: a}]}
   status: {conditions: none}
 `)
 	d := follow(t, log, dir)
 	soon(t, d, "web", "10.96.0.1")
-	for _, want := range []string{"dump.yaml: document 1: item 2: Service prod/web: the field spec.selecter is not known", "the field spec.ports[0].nmae is not known"} {
+	for _, want := range []string{"dump.yaml: document 1: item 2: Service prod/web: the field spec.selecter is not known", "the field spec.ports[0].nome is not known"} {
 		if !strings.Contains(log.String(), want) {
 			t.Errorf("the log lacks %q:\n%s", want, log)
 		}

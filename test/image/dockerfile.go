@@ -101,28 +101,28 @@ func compile(s stage, src, dir string, given pairs) error {
 }
 
 // describe reads the last stage: what it copies, and how it is run.
-func (i *image) describe(s, builder stage, dir string, given pairs) error {
-	i.config = config{ExposedPorts: map[string]struct{}{}, Labels: map[string]string{}}
+func (img *image) describe(s, builder stage, dir string, given pairs) error {
+	img.config = config{ExposedPorts: map[string]struct{}{}, Labels: map[string]string{}}
 	for _, step := range s {
 		args := s.expand(step.args, given)
 		switch step.word {
 		case "USER":
-			i.config.User = args
+			img.config.User = args
 		case "WORKDIR":
-			i.config.WorkingDir = args
+			img.config.WorkingDir = args
 		case "EXPOSE":
 			for _, p := range strings.Fields(args) {
-				i.config.ExposedPorts[p] = struct{}{}
+				img.config.ExposedPorts[p] = struct{}{}
 			}
 		case "LABEL":
-			labels(args, i.config.Labels)
+			labels(args, img.config.Labels)
 		case "COPY":
 			if e, ok := copied(args, builder, dir); ok {
-				i.entries = append(i.entries, e)
+				img.entries = append(img.entries, e)
 			}
 		case "FROM", "ARG":
 		default:
-			if err := i.entrypoint(step.word, args); err != nil {
+			if err := img.entrypoint(step.word, args); err != nil {
 				return err
 			}
 		}
@@ -131,11 +131,11 @@ func (i *image) describe(s, builder stage, dir string, given pairs) error {
 }
 
 // entrypoint reads the one instruction that is JSON.
-func (i *image) entrypoint(word, args string) error {
+func (img *image) entrypoint(word, args string) error {
 	if word != "ENTRYPOINT" {
 		return fmt.Errorf("%s %s: not known here", word, args)
 	}
-	if err := json.Unmarshal([]byte(args), &i.config.Entrypoint); err != nil {
+	if err := json.Unmarshal([]byte(args), &img.config.Entrypoint); err != nil {
 		return fmt.Errorf("ENTRYPOINT %s: %w", args, err)
 	}
 	return nil
