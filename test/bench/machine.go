@@ -44,7 +44,8 @@ func kernel() string {
 	if err := unix.Uname(&u); err != nil {
 		return "?"
 	}
-	return unix.ByteSliceToString(u.Release[:])
+	version, _, _ := strings.Cut(unix.ByteSliceToString(u.Release[:]), "-") // what follows names a build
+	return version
 }
 
 // cpuTime reads what a process and its ended children used, in clock ticks of a hundredth of a second (proc(5)), in microseconds.
