@@ -187,7 +187,7 @@ func heap() uint64 {
 
 // TestMemory keeps 100,000 replies of the size that is usual for outside names in a cluster: 40 bytes of name, four addresses.
 func TestMemory(t *testing.T) {
-	if testing.Short() || raceDetector {
+	if testing.Short() || servertest.RaceEnabled {
 		t.Skip("fills a cache with 100,000 entries and measures the heap")
 	}
 	const entries, limit = 100_000, 40_000_000

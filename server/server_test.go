@@ -42,6 +42,10 @@ func TestAnswers(t *testing.T) {
 			if len(r.Answer) != 1 || r.Answer[0].String() != "WWW.example.org.\t30\tIN\tA\t192.0.2.1" || !r.Authoritative {
 				t.Errorf("got %v", r)
 			}
+			r = s.Exchange(t, "udp", servertest.Query("www.example.org.", dns.TypeA, 4096))
+			if o := r.IsEdns0(); o == nil || o.UDPSize() != server.OurUDPSize {
+				t.Errorf("OPT %v, want our own size in it, not the client's", o)
+			}
 			if r := s.Ask(t, "example.com.", dns.TypeA); r.Rcode != dns.RcodeRefused {
 				t.Errorf("a name outside every zone: got %v, want REFUSED", r)
 			}

@@ -1,6 +1,0 @@
-//go:build race
-
-package cache_test
-
-// raceDetector: memory is not what it is without.
-const raceDetector = true
