@@ -272,8 +272,10 @@ func (q *request) bookmark(version int64) {
 
 func (q *request) flush() { q.w.(http.Flusher).Flush() }
 
-// send writes one event in a frame of its own.
+// send writes one event in a frame of its own. It encodes a copy: an encoder writes the kind into what it is given, and all watches
+// share the stored objects.
 func (q *request) send(kind watch.EventType, o runtime.Object) {
+	o = o.DeepCopyObject()
 	info, _ := runtime.SerializerInfoForMediaType(q.s.codecs.SupportedMediaTypes(), q.media)
 	e := &metav1.WatchEvent{Type: string(kind), Object: runtime.RawExtension{Raw: q.encode(o, kinds[q.resource].gv)}}
 	b, err := runtime.Encode(info.StreamSerializer.Serializer, e)
