@@ -11,7 +11,6 @@ import (
 	"fmt"
 	"io"
 	"maps"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -30,6 +29,7 @@ import (
 
 	"github.com/clusterdns/clusterdns/kubernetes/kubetest"
 	"github.com/clusterdns/clusterdns/server/servertest"
+	"github.com/clusterdns/clusterdns/test/internal/process"
 )
 
 // patience bounds every wait for something to happen.
@@ -137,25 +137,6 @@ func list(t *testing.T) (lines []string) {
 	return lines
 }
 
-// freePort is a port of loopback that is free now, for TCP and UDP.
-func freePort(t *testing.T) string {
-	t.Helper()
-	for range 20 {
-		ln, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer ln.Close()
-		if pc, err := net.ListenPacket("udp", ln.Addr().String()); err == nil {
-			pc.Close()
-			_, port, _ := net.SplitHostPort(ln.Addr().String())
-			return port
-		}
-	}
-	t.Fatal("no port is free")
-	return ""
-}
-
 func service(name, ip string) *corev1.Service {
 	return &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}, Spec: corev1.ServiceSpec{
 		ClusterIP: ip, ClusterIPs: []string{ip}, Selector: map[string]string{"app": name}}}
@@ -174,11 +155,8 @@ type server struct{ addr, url string }
 
 func start(t *testing.T, api *kubetest.Server, upstream string) server {
 	t.Helper()
-	dir, port, metrics := t.TempDir(), freePort(t), freePort(t)
-	bin, conf := filepath.Join(dir, "clusterdns"), filepath.Join(dir, "Corefile")
-	if out, err := exec.Command("go", "build", "-o", bin, "github.com/clusterdns/clusterdns/cmd/clusterdns").CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
+	dir, port, metrics := t.TempDir(), process.FreePort(t), process.FreePort(t)
+	bin, conf := process.Build(t), filepath.Join(dir, "Corefile")
 	text := fmt.Sprintf(kubeadm, port, api.Kubeconfig("", kubetest.Token), metrics, upstream)
 	if err := os.WriteFile(conf, []byte(text), 0o600); err != nil {
 		t.Fatal(err)

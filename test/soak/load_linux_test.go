@@ -2,13 +2,11 @@ package soak_test
 
 import (
 	"bufio"
-	"encoding/binary"
 	"fmt"
 	"io"
 	"math/rand/v2"
 	"net"
 	"slices"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -16,6 +14,7 @@ import (
 	"github.com/miekg/dns"
 
 	"github.com/clusterdns/clusterdns/server/servertest"
+	"github.com/clusterdns/clusterdns/test/internal/load"
 )
 
 const (
@@ -25,111 +24,25 @@ const (
 	late = 7 * time.Second
 )
 
-// load asks at a fixed rate. Names of the cluster have to be answered, those of the silent upstream only have to have a reply.
-type load struct {
-	clients []*client
-	quit    chan struct{}
-	wg      sync.WaitGroup
-}
-
-type client struct {
-	conn                  *net.UDPConn
-	queries               [][]byte
-	cluster               []bool // by query: whether it has to succeed
-	sent, answered, wrong atomic.Int64
-	pending               [1 << 16]atomic.Bool
-}
-
-func startLoad(t *testing.T, addr string, rate int) *load {
+// startLoad asks for names of the cluster, which have to be answered, and for those of the upstream that is silent at times, which only have to have a
+// reply.
+func startLoad(t *testing.T, addr string, rate int) *load.Load {
 	t.Helper()
-	l := &load{quit: make(chan struct{})}
-	for i := range sockets {
-		conn, err := net.Dial("udp", addr)
-		if err != nil {
-			t.Fatal(err)
-		}
-		c := &client{conn: conn.(*net.UDPConn)}
-		_ = c.conn.SetReadBuffer(4 << 20) // what this test loses itself is not the server's fault
+	return load.Start(t, load.Options{Addr: addr, Rate: rate, Sockets: sockets, Late: late, Queries: func(socket int) (queries []load.Query) {
 		for n := range 64 {
-			name, mine := fmt.Sprintf("s%d.prod.svc.cluster.local.", n*7), true
+			name, outside := fmt.Sprintf("s%d.prod.svc.cluster.local.", n*7), false
 			switch n % 4 {
 			case 1:
 				name = fmt.Sprintf("missing%d.prod.svc.cluster.local.", n)
 			case 2:
-				name, mine = fmt.Sprintf("www%d.example.com.", n), false
+				name, outside = fmt.Sprintf("www%d.example.com.", n), true
 			case 3:
-				name, mine = fmt.Sprintf("miss%d-%d.example.net.", i, n), false
+				name, outside = fmt.Sprintf("miss%d-%d.example.net.", socket, n), true
 			}
-			c.queries = append(c.queries, servertest.Pack(t, servertest.Query(name, dns.TypeA, 1232)))
-			c.cluster = append(c.cluster, mine)
+			queries = append(queries, load.Query{Wire: servertest.Pack(t, servertest.Query(name, dns.TypeA, 1232)), MayFail: outside})
 		}
-		l.clients = append(l.clients, c)
-		l.wg.Go(c.receive)
-		l.wg.Go(func() { c.send(rate/sockets, l.quit) })
-	}
-	t.Cleanup(func() {
-		for _, c := range l.clients {
-			c.conn.Close()
-		}
-	})
-	return l
-}
-
-// send asks what is due every few milliseconds. If the machine keeps it from that, it does not catch up in a burst that no client would make.
-func (c *client) send(rate int, quit <-chan struct{}) {
-	tick := time.NewTicker(2 * time.Millisecond)
-	defer tick.Stop()
-	last, owed, n := time.Now(), 0.0, 0
-	for {
-		select {
-		case <-quit:
-			_ = c.conn.SetReadDeadline(time.Now().Add(late))
-			return
-		case now := <-tick.C:
-			owed = min(owed+now.Sub(last).Seconds()*float64(rate), float64(rate)/50+1)
-			last = now
-		}
-		for ; owed >= 1; owed-- {
-			q := c.queries[n%len(c.queries)]
-			binary.BigEndian.PutUint16(q, uint16(n))
-			c.pending[uint16(n)].Store(true) // after 65,536 others: one that is still open then counts as lost
-			if _, err := c.conn.Write(q); err == nil {
-				c.sent.Add(1)
-			}
-			n++
-		}
-	}
-}
-
-func (c *client) receive() {
-	buf := make([]byte, 4096)
-	for {
-		n, err := c.conn.Read(buf)
-		if err != nil {
-			return
-		}
-		id := binary.BigEndian.Uint16(buf)
-		if n < 12 || !c.pending[id].Swap(false) {
-			continue
-		}
-		c.answered.Add(1)
-		if rc := buf[3] & 0xF; c.cluster[int(id)%len(c.cluster)] && rc != dns.RcodeSuccess && rc != dns.RcodeNameError {
-			c.wrong.Add(1)
-		}
-	}
-}
-
-func (l *load) stop() { close(l.quit) }
-
-// result waits for the last replies.
-func (l *load) result() (sent, lost, wrong int64) {
-	l.wg.Wait()
-	for _, c := range l.clients {
-		sent += c.sent.Load()
-		lost += c.sent.Load() - c.answered.Load()
-		wrong += c.wrong.Load()
-	}
-	return sent, lost, wrong
+		return queries
+	}})
 }
 
 // malformed is the second source: it sends what is no query, by UDP and over connections that it leaves half-way.
@@ -200,19 +113,4 @@ func median(all []sample, value func(sample) float64) float64 {
 	}
 	slices.Sort(v)
 	return v[len(v)/2]
-}
-
-// freePort is a TCP port of loopback that is free now.
-func freePort(t *testing.T) string {
-	t.Helper()
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer ln.Close()
-	_, port, err := net.SplitHostPort(ln.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
-	return port
 }

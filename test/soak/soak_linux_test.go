@@ -27,6 +27,7 @@ import (
 
 	"github.com/clusterdns/clusterdns/kubernetes/kubetest"
 	"github.com/clusterdns/clusterdns/server/servertest"
+	"github.com/clusterdns/clusterdns/test/internal/process"
 )
 
 const (
@@ -125,12 +126,12 @@ func TestSoak(t *testing.T) {
 	every(2*time.Millisecond, bad.send)
 	l := startLoad(t, w.addr, s.rate)
 	all := w.watch(t, s.length)
-	l.stop()
+	l.Stop()
 	close(quit)
 	others.Wait()
-	sent, lost, wrong := l.result()
-	t.Logf("%d queries, %d lost, %d cluster names answered with a failure; %d malformed packets", sent, lost, wrong, bad.sent.Load())
-	if lost > 0 || wrong > 0 || sent == 0 {
+	r := l.Result()
+	t.Logf("%s; %d malformed packets", r, bad.sent.Load())
+	if r.Lost > 0 || r.Wrong > 0 || r.Sent == 0 {
 		t.Error("something was lost")
 	}
 	judge(t, all, s.length)
@@ -140,10 +141,7 @@ func TestSoak(t *testing.T) {
 func startWorld(t *testing.T) *world {
 	t.Helper()
 	dir := t.TempDir()
-	bin := filepath.Join(dir, "clusterdns")
-	if out, err := exec.Command("go", "build", "-o", bin, "github.com/clusterdns/clusterdns/cmd/clusterdns").CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
+	bin := process.Build(t)
 	w := &world{api: kubetest.Start(t, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "prod"}}, service("prod", "web", "10.96.0.1"))}
 	for i := range objects { // so that the store is as large at first as it is at last
 		w.api.Put(service("prod", fmt.Sprintf("s%d", i), fmt.Sprintf("10.97.%d.%d", i/250, i%250+1)))
@@ -158,7 +156,7 @@ func startWorld(t *testing.T) *world {
 		m.Answer = []dns.RR{rr}
 		_ = rw.WriteMsg(m)
 	})
-	port, metrics := freePort(t), freePort(t)
+	port, metrics := process.FreePort(t), process.FreePort(t)
 	conf := filepath.Join(dir, "Corefile")
 	w.addr, w.metrics = "127.0.0.1:"+port, "http://127.0.0.1:"+metrics+"/metrics"
 	kubeconfig := w.api.Kubeconfig(w.api.Addr(), kubetest.Token)

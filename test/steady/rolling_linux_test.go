@@ -15,6 +15,8 @@ import (
 
 	"github.com/clusterdns/clusterdns/kubernetes/kubetest"
 	"github.com/clusterdns/clusterdns/server/servertest"
+	"github.com/clusterdns/clusterdns/test/internal/load"
+	"github.com/clusterdns/clusterdns/test/internal/process"
 )
 
 const (
@@ -44,7 +46,7 @@ func TestRollingReplacement(t *testing.T) {
 	}
 	dir, self := t.TempDir(), os.Args[0]
 	cmd := exec.Command(self, "-test.run=^TestRollingReplacement$", "-test.v", "-test.count=1")
-	cmd.Env = append(os.Environ(), rollingEnv+"="+program(t), "XTABLES_LOCKFILE="+filepath.Join(dir, "lock"))
+	cmd.Env = append(os.Environ(), rollingEnv+"="+process.Build(t), "XTABLES_LOCKFILE="+filepath.Join(dir, "lock"))
 	cmd.SysProcAttr = &syscall.SysProcAttr{
 		Cloneflags:  syscall.CLONE_NEWUSER | syscall.CLONE_NEWNET,
 		UidMappings: []syscall.SysProcIDMap{{HostID: os.Getuid(), Size: 1}},
@@ -117,7 +119,7 @@ func (n node) flows(r *replica) int {
 type replica struct {
 	ip    string
 	cmd   *exec.Cmd
-	out   *output
+	out   *process.Output
 	ended chan error
 }
 
@@ -142,7 +144,7 @@ func startReplica(t *testing.T, bin, ip, kubeconfig, upstream string) *replica {
 	if err := os.WriteFile(conf, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	r := &replica{ip: ip, cmd: exec.Command(bin, "-conf", conf), out: &output{grew: make(chan struct{})}, ended: make(chan error, 1)}
+	r := &replica{ip: ip, cmd: exec.Command(bin, "-conf", conf), out: process.NewOutput(), ended: make(chan error, 1)}
 	r.cmd.Stdout, r.cmd.Stderr = r.out, r.out
 	if err := r.cmd.Start(); err != nil {
 		t.Fatal(err)
@@ -192,32 +194,31 @@ func rolling(t *testing.T, bin string) {
 	if s := os.Getenv("STEADY_ROUNDS"); s != "" {
 		rounds, _ = strconv.Atoi(s)
 	}
-	begin := time.Now()
-	load := startLoad(t, clusterIP+":53", rate(t), []string{"web.prod.svc.cluster.local.", "missing.prod.svc.cluster.local.", "www.example.com."})
-	load.awaitAll(t)
+	asking := startLoad(t, clusterIP+":53")
+	asking.AwaitAll(t)
 	for i := range 2 * rounds {
 		old, other := replicas[i%2], replicas[(i+1)%2]
 		flows := n.flows(old)
-		n.replace(load, old, other)
+		n.replace(asking, old, other)
 		replicas[i%2] = startReplica(t, bin, old.ip, kubeconfig, upstream)
 		if err := n.lead(replicas...); err != nil {
 			t.Fatal(err)
 		}
-		t.Logf("%s replaced, to which %d of %d sockets were led; %d queries so far", old.ip, flows, sockets, load.sent())
+		t.Logf("%s replaced, to which %d of %d sockets were led; %d queries so far", old.ip, flows, sockets, asking.Sent())
 		if flows == 0 {
 			t.Errorf("no socket was led to %s: nothing is shown", old.ip)
 		}
 	}
-	load.stop()
-	sent, lost, wrong := load.result()
-	t.Logf("%d queries in %s: %d lost, %d with another rcode than NOERROR or NXDOMAIN", sent, time.Since(begin).Round(time.Millisecond), lost, wrong)
-	if lost > 0 || wrong > 0 || sent == 0 {
-		t.Errorf("%d of %d queries lost, %d answered with a failure", lost, sent, wrong)
+	asking.Stop()
+	result := asking.Result()
+	t.Log(result)
+	if result.Lost > 0 || result.Wrong > 0 || result.Sent == 0 {
+		t.Error(result)
 	}
 }
 
 // replace ends a replica as a rolling update does, under the load.
-func (n node) replace(load *load, old, other *replica) {
+func (n node) replace(asking *load.Load, old, other *replica) {
 	t := n.t
 	t.Helper()
 	if err := old.cmd.Process.Signal(syscall.SIGTERM); err != nil {
@@ -229,11 +230,11 @@ func (n node) replace(load *load, old, other *replica) {
 	}
 	select { // this is what the node's rules do late, so it takes time
 	case err := <-old.ended:
-		t.Fatalf("it ended (%v) although queries still arrived:\n%s", err, &old.out.text)
+		t.Fatalf("it ended (%v) although queries still arrived:\n%s", err, old.out)
 	case <-time.After(forgets):
 	}
 	// A reply under way when the kernel forgets its socket is lost whatever a server does.
-	load.between(t, n.forget)
+	asking.Between(n.forget)
 	select {
 	case err := <-old.ended:
 		if err != nil {

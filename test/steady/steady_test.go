@@ -14,10 +14,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"strconv"
-	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -28,6 +25,8 @@ import (
 
 	"github.com/clusterdns/clusterdns/kubernetes/kubetest"
 	"github.com/clusterdns/clusterdns/server/servertest"
+	"github.com/clusterdns/clusterdns/test/internal/load"
+	"github.com/clusterdns/clusterdns/test/internal/process"
 )
 
 const (
@@ -49,41 +48,6 @@ func rate(t *testing.T) int {
 		t.Fatalf("STEADY_RATE=%s is not a rate", s)
 	}
 	return n
-}
-
-// output is what the server says, and lets a test wait for a part of it.
-type output struct {
-	mu   sync.Mutex
-	text strings.Builder
-	grew chan struct{}
-}
-
-func (o *output) Write(b []byte) (int, error) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	o.text.Write(b)
-	close(o.grew)
-	o.grew = make(chan struct{})
-	return len(b), nil
-}
-
-// await waits until the output has a match of the expression n times.
-func (o *output) await(t *testing.T, expr string, n int) []string {
-	t.Helper()
-	re, end := regexp.MustCompile(expr), time.After(patience)
-	for {
-		o.mu.Lock()
-		found, grew, text := re.FindAllStringSubmatch(o.text.String(), -1), o.grew, o.text.String()
-		o.mu.Unlock()
-		if len(found) >= n {
-			return found[n-1]
-		}
-		select {
-		case <-grew:
-		case <-end:
-			t.Fatalf("the server has not said %q %d times:\n%s", expr, n, text)
-		}
-	}
 }
 
 const corefile = `.:0 {
@@ -108,11 +72,11 @@ const corefile = `.:0 {
 func TestNothingIsLost(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	bin := program(t)
+	bin := process.Build(t)
 	api := kubetest.Start(t, namespace("prod"), service("prod", "web", "10.96.0.1"))
 	proxy := kubetest.StartProxy(t, api.Addr())
 	upstream := servertest.Upstream(t, answerA)
-	readyPort := freePort(t)
+	readyPort := process.FreePort(t)
 	conf, n := filepath.Join(dir, "Corefile"), 10
 	write := func(text string) {
 		t.Helper()
@@ -125,7 +89,7 @@ func TestNothingIsLost(t *testing.T) {
 		return fmt.Sprintf(corefile, readyPort, api.Kubeconfig(proxy.Addr(), kubetest.Token), upstream, n)
 	}
 	write(good())
-	out := &output{grew: make(chan struct{})}
+	out := process.NewOutput()
 	cmd := exec.Command(bin, "-conf", conf)
 	cmd.Stdout, cmd.Stderr = out, out
 	if err := cmd.Start(); err != nil {
@@ -134,28 +98,27 @@ func TestNothingIsLost(t *testing.T) {
 	ended := make(chan error, 1)
 	go func() { ended <- cmd.Wait() }()
 	t.Cleanup(func() { _ = cmd.Process.Kill() })
-	addr := "127.0.0.1:" + out.await(t, `(?m)^\.:(\d+)`, 1)[1]
+	addr := "127.0.0.1:" + out.Await(t, `(?m)^\.:(\d+)`, 1)[1]
 
-	begin := time.Now()
-	load := startLoad(t, addr, rate(t), []string{"web.prod.svc.cluster.local.", "missing.prod.svc.cluster.local.", "www.example.com."})
+	asking := startLoad(t, addr)
 	ready := watchReady(t, "http://127.0.0.1:"+readyPort+"/ready")
 	for i := range reloads {
 		write(good())
-		out.await(t, "Reloading complete", i+1)
+		out.Await(t, "Reloading complete", i+1)
 	}
-	t.Logf("%d reloads, %d queries so far", reloads, load.sent())
+	t.Logf("%d reloads, %d queries so far", reloads, asking.Sent())
 	write("this is { no Corefile\n")
-	out.await(t, `\[ERROR\] plugin/reload: .*Corefile:1`, 1)
-	t.Logf("a bad Corefile, %d queries so far", load.sent())
+	out.Await(t, `\[ERROR\] plugin/reload: .*Corefile:1`, 1)
+	t.Logf("a bad Corefile, %d queries so far", asking.Sent())
 	write(good())
-	out.await(t, "Reloading complete", reloads+1)
+	out.Await(t, "Reloading complete", reloads+1)
 	api.Fail(http.StatusServiceUnavailable)
 	proxy.Cut()
-	out.await(t, `\[WARNING\] plugin/kubernetes`, 1)
+	out.Await(t, `\[WARNING\] plugin/kubernetes`, 1)
 	api.Fail(0)
 	api.Put(service("prod", "new", "10.96.0.2"))
 	awaitName(t, addr, "new.prod.svc.cluster.local.")
-	t.Logf("the API server restarted, %d queries so far", load.sent())
+	t.Logf("the API server restarted, %d queries so far", asking.Sent())
 	if err := ready.stop(); err != nil {
 		t.Error(err)
 	}
@@ -163,9 +126,9 @@ func TestNothingIsLost(t *testing.T) {
 	if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
-	out.await(t, "lameduck", 1)
-	load.stop()
-	atServer, atClients := full(addr)
+	out.Await(t, "lameduck", 1)
+	asking.Stop()
+	atServer, atClients := load.Drops(addr)
 	select {
 	case err := <-ended:
 		if err != nil {
@@ -174,22 +137,11 @@ func TestNothingIsLost(t *testing.T) {
 	case <-time.After(patience):
 		t.Error("the server has not ended after SIGTERM")
 	}
-	sent, lost, wrong := load.result()
-	t.Logf("%d queries in %s: %d lost, %d with another rcode than NOERROR or NXDOMAIN", sent, time.Since(begin).Round(time.Millisecond), lost, wrong)
-	if lost > 0 || wrong > 0 || sent == 0 {
-		t.Errorf("%d of %d queries lost, %d answered with a failure; the kernel dropped %d for want of room in the server's sockets, %d in the clients'",
-			lost, sent, wrong, atServer, atClients)
+	result := asking.Result()
+	t.Log(result)
+	if result.Lost > 0 || result.Wrong > 0 || result.Sent == 0 {
+		t.Errorf("%s; the kernel dropped %d for want of room in the server's sockets, %d in the clients'", result, atServer, atClients)
 	}
-}
-
-// program is the server, built once for the test.
-func program(t *testing.T) string {
-	t.Helper()
-	bin := filepath.Join(t.TempDir(), "clusterdns")
-	if out, err := exec.Command("go", "build", "-o", bin, "github.com/clusterdns/clusterdns/cmd/clusterdns").CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
-	return bin
 }
 
 // answerA is an upstream that has an address for every name.
