@@ -1,11 +1,50 @@
 package kubernetes
 
 import (
+	"reflect"
 	"slices"
 	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/yaml"
 )
 
-// FuzzManifest reads any text as a file of manifests and puts what comes of it into an index: malformed files are errors, never more.
+// whole decodes a document with all its fields, as clients of the API do, and gives what is left of it. ok is false where that fails: fields that
+// are not read here may be wrong.
+func whole(text []byte) (o Object, ok bool) {
+	var kind metav1.TypeMeta
+	if yaml.Unmarshal(text, &kind) != nil {
+		return nil, false
+	}
+	namespace := func(o metav1.Object) {
+		if o.GetNamespace() == "" {
+			o.SetNamespace(metav1.NamespaceDefault)
+		}
+	}
+	switch kind.Kind {
+	case "Service":
+		s := new(corev1.Service)
+		ok = yaml.Unmarshal(text, s) == nil
+		namespace(s)
+		return FromService(s), ok
+	case "EndpointSlice":
+		s := new(discoveryv1.EndpointSlice)
+		ok = yaml.Unmarshal(text, s) == nil
+		namespace(s)
+		return FromEndpointSlice(s), ok
+	case "Pod":
+		p := new(corev1.Pod)
+		ok = yaml.Unmarshal(text, p) == nil
+		namespace(p)
+		return FromPod(p), ok
+	}
+	return nil, false
+}
+
+// FuzzManifest reads any text as a file of manifests and puts what comes of it into an index: malformed files are errors, never more. A file of one
+// object gives what is left of the object when all its fields are decoded.
 func FuzzManifest(f *testing.F) {
 	for _, text := range []string{
 		"", "---\n---\n", "# nothing", "null", "[]", "kind: x", "kind: Service\napiVersion: v1\nmetadata: {name: a}", "a: &a [*a]", "? - \n: -",
@@ -31,6 +70,9 @@ func FuzzManifest(f *testing.F) {
 		}
 		if err != nil {
 			return
+		}
+		if want, ok := whole(text); ok && len(m.objects) == 1 && m.read == 1 && !reflect.DeepEqual(m.objects[0], want) {
+			t.Errorf("%+v, want %+v", m.objects[0], want)
 		}
 		x := newIndex(&o)
 		for k := range numKinds {

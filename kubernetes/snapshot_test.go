@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"hash/crc32"
 	"log/slog"
 	"net/http"
 	"net/netip"
@@ -386,17 +387,62 @@ func dumpOf(t *testing.T, x *Index) string {
 	return strings.Join(lines, "\n")
 }
 
+// sealed is a snapshot of lines that somebody else wrote, with a heading and an end that fit them: damage that the checksum would find at once is not what
+// is looked for.
+func sealed(t *testing.T, lines []byte) []byte {
+	t.Helper()
+	first, err := json.Marshal(line{Snapshot: &heading{Format: snapshotFormat}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := append(append(first, '\n'), lines...)
+	last, err := json.Marshal(line{End: &ending{bytes.Count(lines, []byte{'\n'}), crc32.Checksum(all, crc32.MakeTable(crc32.Castagnoli))}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return append(append(all, last...), '\n')
+}
+
+// FuzzSnapshot reads any file as a snapshot, as it is and with a heading and a checksum that are right. What is read makes an index, and what that index
+// writes makes the same index again.
 func FuzzSnapshot(f *testing.F) {
 	var file bytes.Buffer
-	objects := slices.Values([]Object{&Namespace{"x"}, &Service{Namespace: "x", Name: "a", ClusterIPs: []netip.Addr{netip.MustParseAddr("10.0.0.1")}}})
+	a := netip.MustParseAddr("10.0.0.1")
+	objects := slices.Values([]Object{
+		&Namespace{"x"}, &Service{Namespace: "x", Name: "a", ClusterIPs: []netip.Addr{a}, Ports: []Port{{"http", 80, TCP}}}, &Service{Namespace: "x", Name: "e", Type: ExternalName, ExternalName: "b.c"},
+		&EndpointSlice{Namespace: "x", Name: "a-1", Service: "a", Ports: []Port{{"http", 80, TCP}}, Endpoints: []Endpoint{{Addr: a, Hostname: "h", Pod: "p", Zone: "z", Ready: true}}},
+		&Pod{"x", "p", []netip.Addr{a}},
+	})
 	if err := encodeSnapshot(&file, heading{Format: snapshotFormat}, objects); err != nil {
 		f.Fatal(err)
 	}
-	f.Add(file.Bytes())
-	f.Fuzz(func(_ *testing.T, b []byte) {
-		if s, err := decodeSnapshot(bytes.NewReader(b), scope{}); err == nil {
-			o := Options{Endpoints: true, Pods: PodsVerified}
-			newIndex(&o).restore(&s.objects)
+	f.Add(file.Bytes(), false)
+	lines := bytes.SplitAfter(file.Bytes(), []byte{'\n'})
+	f.Add(bytes.Join(lines[1:len(lines)-2], nil), true)
+	for _, l := range lines[1 : len(lines)-2] {
+		f.Add(l, true)
+	}
+	o := Options{Endpoints: true, Pods: PodsVerified, Zonal: true, EndpointPodNames: true}
+	f.Fuzz(func(t *testing.T, b []byte, whole bool) {
+		if whole {
+			b = sealed(t, b)
+		}
+		s, err := decodeSnapshot(bytes.NewReader(b), scope{})
+		if err != nil {
+			return
+		}
+		was, is := newIndex(&o), newIndex(&o)
+		was.restore(&s.objects)
+		var again bytes.Buffer
+		if err := encodeSnapshot(&again, heading{Format: snapshotFormat}, was.objects); err != nil {
+			t.Fatal(err)
+		}
+		if s, err = decodeSnapshot(&again, scope{}); err != nil {
+			t.Fatalf("what was written of %q cannot be read: %v", b, err)
+		}
+		is.restore(&s.objects)
+		if a, b := dumpOf(t, was), dumpOf(t, is); a != b {
+			t.Errorf("written:\n%s\nread:\n%s", a, b)
 		}
 	})
 }
