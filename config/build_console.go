@@ -18,7 +18,7 @@ func buildConsole(s *site, o console.Options) error {
 	if err != nil {
 		return err
 	}
-	d := console.Deps{State: s.generation.state, Explain: s.shared.explain, Version: s.shared.build.Version, Log: s.logger()}
+	d := console.Deps{State: s.generation.state, Explain: s.shared.explain, Dump: s.shared.dump, Version: s.shared.build.Version, Log: s.logger()}
 	s.route(console.New(o, m, d).Routes()...)
 	return nil
 }

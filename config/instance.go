@@ -49,6 +49,9 @@ func NewInstance(shared *Shared, port string) *Instance {
 	if shared.Explain != nil {
 		shared.explain = shared.Explain(srv, i.Listeners)
 	}
+	if shared.Dump != nil {
+		shared.dump = shared.Dump(i.Listeners)
+	}
 	return i
 }
 

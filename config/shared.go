@@ -45,6 +45,9 @@ type Shared struct {
 	// NewInstance. What explains stands above this package, which it is told of here.
 	Explain func(s *server.Server, listeners func() []server.Listener) http.Handler
 	explain http.Handler // what Explain made
+	// Dump makes what answers GET /dump with the clusters of what is served at the moment; nil for nothing. It is set as Explain is.
+	Dump func(listeners func() []server.Listener) http.Handler
+	dump http.Handler // what Dump made
 
 	// source says where kubernetes directives read from; nil for what their options name.
 	source func(kubernetes.Options) kubernetes.Source

@@ -37,6 +37,9 @@ type ServiceInfo struct {
 	Targets []string
 }
 
+// UnknownSelector is a label that a Service selects in manifests of those who know that it has a selector, and not which: a server's index. No Pod has it.
+const UnknownSelector = "clusterdns.invalid/selector"
+
 // SliceInfo is an EndpointSlice with what explanations say of it.
 type SliceInfo struct {
 	EndpointSlice

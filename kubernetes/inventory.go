@@ -24,7 +24,7 @@ type Inventory struct {
 	Services   []ServiceInfo
 	Slices     []SliceInfo
 	Pods       []PodInfo
-	// PodsKnown is false where the API server does not let Pods be listed.
+	// PodsKnown is false where the API server does not let Pods be listed, and where manifests have none: then they were left out.
 	PodsKnown bool
 }
 
@@ -252,6 +252,9 @@ func (b *inventoryBuilder) inventory() *Inventory {
 			v.Pods = append(v.Pods, *o)
 		}
 	}
+	if len(b.opts.Manifests) > 0 && len(v.Pods) == 0 {
+		v.PodsKnown = false
+	}
 	return v
 }
 
@@ -270,6 +273,10 @@ func serviceInfo(o *Service, from any) *ServiceInfo {
 		return out
 	}
 	out.Labels, out.Labelled = s.Labels, s.Spec.Selector
+	if _, unknown := s.Spec.Selector[UnknownSelector]; unknown { // nor do they know target ports
+		out.Labelled = nil
+		return out
+	}
 	for i := range s.Spec.Ports {
 		t := s.Spec.Ports[i].TargetPort.String()
 		if t == "0" || t == "" {

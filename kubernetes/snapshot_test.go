@@ -343,7 +343,7 @@ func TestSnapshotIsTheSameState(t *testing.T) {
 		was.Replace(Kind(k), slices.Values(all[k]))
 	}
 	var file bytes.Buffer
-	if err := encodeSnapshot(&file, heading{snapshotFormat, time.Now(), o.scope()}, was.objects); err != nil {
+	if err := encodeSnapshot(&file, heading{snapshotFormat, time.Now(), o.scope()}, was.Objects); err != nil {
 		t.Fatal(err)
 	}
 	state, err := decodeSnapshot(&file, o.scope())
@@ -376,7 +376,7 @@ func TestSnapshotIsTheSameState(t *testing.T) {
 func dumpOf(t *testing.T, x *Index) string {
 	t.Helper()
 	var lines []string
-	for o := range x.objects {
+	for o := range x.Objects {
 		b, err := json.Marshal(lineOf(o))
 		if err != nil {
 			t.Fatal(err)

@@ -14,6 +14,7 @@ import (
 	"strings"
 	"syscall"
 
+	"github.com/clusterdns/clusterdns/cmd/clusterdns/dump"
 	"github.com/clusterdns/clusterdns/cmd/clusterdns/explain"
 	"github.com/clusterdns/clusterdns/config"
 	"github.com/clusterdns/clusterdns/kubernetes"
@@ -119,7 +120,7 @@ func serve(env environment, args []string) int {
 func live(env environment, f *flags, src config.Source, signals <-chan os.Signal) int {
 	limit := limitOwnMemory()
 	shared := config.NewShared(env.stdout, build())
-	shared.Explain = explain.Served
+	shared.Explain, shared.Dump = explain.Served, dump.Served
 	kubernetes.LogClient(shared.Logger("kubernetes"))
 	kubernetes.RegisterClientMetrics(shared.Registry())
 	instance := config.NewInstance(shared, f.port)

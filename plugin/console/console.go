@@ -40,6 +40,8 @@ type Deps struct {
 	State func() State
 	// Explain answers GET /explain?name=NAME&from=NAMESPACE&o=json; see Explanation. nil where names cannot be explained.
 	Explain http.Handler
+	// Dump answers GET /dump with what is known of the clusters, as manifests. nil where there is nothing to give.
+	Dump    http.Handler
 	Version string
 	Log     *slog.Logger
 }
@@ -104,6 +106,7 @@ type Console struct {
 	pages   *template.Template
 	running chan struct{} // has room for the experiments that may run
 	asking  chan struct{} // and for the names that may be explained at a time
+	dumping chan struct{} // and for the dumps
 }
 
 const (
@@ -111,6 +114,10 @@ const (
 	maxExperiments = 1
 	// maxExplained is how many names are explained at a time. One may wait for an upstream for some seconds.
 	maxExplained = 4
+	// maxDumps is how many dumps are written at a time: each is seconds of work in a large cluster.
+	maxDumps = 1
+	// dumpPatience is how long one may take to be fetched: 75,000 endpoints are some 20 MB, which a slow port-forward takes minutes for.
+	dumpPatience = 5 * time.Minute
 	// patience is how long a page may take whose questions go upstream, and be fetched.
 	patience = experimentPatience + 10*time.Second
 )
@@ -123,6 +130,7 @@ func New(o Options, m *Monitor, d Deps) *Console {
 	return &Console{
 		opts: o, deps: d, monitor: m, allowed: allowedHosts(o.Address), pages: parsePages(),
 		running: make(chan struct{}, maxExperiments), asking: make(chan struct{}, maxExplained),
+		dumping: make(chan struct{}, maxDumps),
 	}
 }
 
@@ -134,6 +142,7 @@ func (c *Console) Routes() []admin.Route {
 	mux.HandleFunc("/services", c.services)
 	mux.HandleFunc("/explain", c.explain)
 	mux.HandleFunc("/ndots", c.experiment)
+	mux.HandleFunc("/dump", c.dump)
 	for _, f := range []string{"style.css", "console.js", "icon.svg"} {
 		mux.HandleFunc("/"+f, file(f))
 	}
@@ -141,7 +150,22 @@ func (c *Console) Routes() []admin.Route {
 	route := func(path string, patience time.Duration) admin.Route {
 		return admin.Route{Addr: c.opts.Address, Path: path, Handler: h, Patience: patience}
 	}
-	return []admin.Route{route("/", 0), route("/explain", patience), route("/ndots", patience)}
+	return []admin.Route{route("/", 0), route("/explain", patience), route("/ndots", patience), route("/dump", dumpPatience)}
+}
+
+// dump gives the clusters as manifests.
+func (c *Console) dump(w http.ResponseWriter, r *http.Request) {
+	if c.deps.Dump == nil {
+		http.NotFound(w, r)
+		return
+	}
+	select {
+	case c.dumping <- struct{}{}:
+		defer func() { <-c.dumping }()
+		c.deps.Dump.ServeHTTP(w, r)
+	default:
+		http.Error(w, "another dump is being written; try again", http.StatusTooManyRequests)
+	}
 }
 
 // NewMonitor makes what remembers how the metrics of a process went. Run keeps it going.

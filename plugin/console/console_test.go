@@ -90,6 +90,7 @@ func standard() http.Handler {
 				_, _ = io.WriteString(w, "in plain words")
 			}
 		}),
+		Dump: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "kind: Namespace") }),
 	})
 }
 
@@ -143,11 +144,13 @@ func TestHosts(t *testing.T) {
 		{":8053", "192.0.2.1:8053 [2001:db8::1]:8053 localhost", "evil.example console"},
 		{"0.0.0.0:8053", "192.0.2.1:8053", "evil.example"},
 	} {
-		h := fixture(c.address, empty(), console.Deps{State: func() console.State { return console.State{} }})
+		given := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "all of it") })
+		h := fixture(c.address, empty(), console.Deps{State: func() console.State { return console.State{} }, Explain: given, Dump: given})
 		for want, hosts := range map[int]string{http.StatusOK: c.served, http.StatusMisdirectedRequest: c.refused} {
 			for _, host := range strings.Fields(hosts) {
-				for _, path := range []string{"/", "/services", "/live.json", "/style.css"} {
-					if got, _, _ := get(t, h, path, "Host: "+host); got != want {
+				for _, path := range []string{"/", "/services", "/live.json", "/style.css", "/explain?name=x", "/ndots", "/dump"} {
+					got, body, _ := get(t, h, path, "Host: "+host)
+					if got != want || want != http.StatusOK && strings.Contains(body, "all of it") {
 						t.Errorf("console %s, Host %s, %s: status %d, want %d", c.address, host, path, got, want)
 					}
 				}
@@ -159,7 +162,7 @@ func TestHosts(t *testing.T) {
 func TestGuard(t *testing.T) {
 	t.Parallel()
 	h := standard()
-	for _, path := range []string{"/", "/services", "/explain", "/ndots", "/live.json", "/style.css", "/console.js", "/icon.svg"} {
+	for _, path := range []string{"/", "/services", "/explain", "/ndots", "/dump", "/live.json", "/style.css", "/console.js", "/icon.svg"} {
 		status, _, header := get(t, h, path, "Accept: text/html")
 		csp := header.Get("Content-Security-Policy")
 		if status != http.StatusOK || !strings.Contains(csp, "default-src 'none'") || strings.Contains(csp, "unsafe") || header.Get("X-Content-Type-Options") != "nosniff" {
@@ -183,6 +186,8 @@ func TestGuard(t *testing.T) {
 		{"/", "cross-site", "no-cors", http.StatusForbidden},
 		{"/ndots?names=x", "cross-site", "navigate", http.StatusForbidden},
 		{"/explain?name=x", "same-site", "no-cors", http.StatusForbidden},
+		{"/dump", "cross-site", "no-cors", http.StatusForbidden},
+		{"/dump", "cross-site", "navigate", http.StatusForbidden},
 		{"/explain?name=x", "same-origin", "navigate", http.StatusOK},
 		{"/explain?name=x", "none", "navigate", http.StatusOK}, // typed
 	} {
@@ -296,6 +301,39 @@ func TestExplain(t *testing.T) {
 	none := fixture(console.DefaultAddress, empty(), console.Deps{State: func() console.State { return console.State{} }})
 	if status, body, _ := get(t, none, "/explain?name=web", "Accept: text/html"); status != http.StatusNotFound || !strings.Contains(body, "cannot be explained here") {
 		t.Errorf("without an explainer: status %d", status)
+	}
+}
+
+// TestDump: one at a time, as many as one wants after one another, and none where there is nothing to give.
+func TestDump(t *testing.T) {
+	t.Parallel()
+	entered, leave := make(chan struct{}), make(chan struct{})
+	h := fixture(console.DefaultAddress, empty(), console.Deps{State: func() console.State { return console.State{} }, Dump: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Query().Has("anonymize") {
+			entered <- struct{}{}
+			<-leave
+		}
+		_, _ = io.WriteString(w, "kind: Namespace")
+	})})
+	done := make(chan int)
+	go func() {
+		status, _, _ := get(t, h, "/dump?anonymize=true")
+		done <- status
+	}()
+	<-entered
+	if status, body, _ := get(t, h, "/dump"); status != http.StatusTooManyRequests || !strings.Contains(body, "another dump") {
+		t.Errorf("a second dump at a time: status %d, %q", status, body)
+	}
+	close(leave)
+	if status := <-done; status != http.StatusOK {
+		t.Errorf("the first: status %d", status)
+	}
+	if status, body, header := get(t, h, "/dump"); status != http.StatusOK || body != "kind: Namespace" || header.Get("Cache-Control") != "no-store" {
+		t.Errorf("the next: status %d, %q, %v", status, body, header)
+	}
+	none := fixture(console.DefaultAddress, empty(), console.Deps{State: func() console.State { return console.State{} }})
+	if status, _, _ := get(t, none, "/dump"); status != http.StatusNotFound {
+		t.Errorf("where there is nothing to give: status %d", status)
 	}
 }
 

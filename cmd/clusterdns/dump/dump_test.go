@@ -6,6 +6,9 @@ import (
 	"compress/gzip"
 	"encoding/json"
 	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -387,8 +390,8 @@ func TestHeader(t *testing.T) {
 		args []string
 		want string
 	}{
-		{[]string{"-manifests", file}, `^# Written by clusterdns dump on \d{4}-\d\d-\d\dT[\d:]+Z from -manifests .*customer.yaml\.\n# It is not anonymized: .*\n---\n`},
-		{[]string{"-manifests", file, "-anonymize"}, `^# Written by clusterdns dump on \d{4}-\d\d-\d\dT[\d:]+Z from a cluster\.\n# It is anonymized: .*\n---\n`},
+		{[]string{"-manifests", file}, `^# Written by clusterdns dump on \d{4}-\d\d-\d\dT[\d:]+Z from -manifests .*customer.yaml\.\n# It is not anonymized: .*\n# Pods are missing: .*\n---\n`},
+		{[]string{"-manifests", file, "-anonymize"}, `^# Written by clusterdns dump on \d{4}-\d\d-\d\dT[\d:]+Z from a cluster\.\n# It is anonymized: .*\n# Pods are missing: .*\n---\n`},
 	} {
 		var out, errs bytes.Buffer
 		if status := dump.Run(t.Context(), c.args, &out, &errs); status != 0 || !regexp.MustCompile(c.want).MatchString(out.String()) {
@@ -405,6 +408,211 @@ func TestUsage(t *testing.T) {
 		var stdout, stderr bytes.Buffer
 		if exit := dump.Run(t.Context(), strings.Fields(args), &stdout, &stderr); exit != want || want > 0 && !strings.HasPrefix(stderr.String(), "clusterdns dump: ") {
 			t.Errorf("dump %s: exit %d, %q", args, exit, stderr.String())
+		}
+	}
+}
+
+// serving serves, over HTTP, what servers of a Corefile have in memory, and gives the address.
+func serving(t *testing.T, file string) string {
+	t.Helper()
+	src, err := config.ReadSource(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := config.Parse(src, config.DefaultPort)
+	if err != nil {
+		t.Fatal(err)
+	}
+	o, err := config.NewOffline(t.Context(), c, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(o.Close)
+	return listen(t, dump.Served(o.Listeners))
+}
+
+func listen(t *testing.T, h http.Handler) string {
+	t.Helper()
+	s := httptest.NewServer(h)
+	t.Cleanup(s.Close)
+	return s.Listener.Addr().String()
+}
+
+// TestMemoryRoundTrip: what a running server has in memory answers as that server does. What options hid from it cannot be read there, so they are left
+// out where it is read back.
+func TestMemoryRoundTrip(t *testing.T) {
+	t.Parallel()
+	cluster := conformance + "cluster.yaml"
+	for name, c := range map[string]struct {
+		path, options, back string
+		questions           []question
+	}{
+		"demo":        {demo, "pods verified", "pods verified", everything(inventory(t, demo, ""))},
+		"everything":  {cluster, "pods verified", "pods verified", everything(inventory(t, cluster, ""))},
+		"kubeadm":     {cluster, "pods insecure", "pods insecure", recorded(t, "1-kubeadm")},
+		"verified":    {cluster, "pods verified\nendpoint_pod_names\nignore empty_service", "pods verified\nendpoint_pod_names\nignore empty_service", recorded(t, "2-verified")},
+		"noendpoints": {cluster, "noendpoints", "noendpoints", recorded(t, "4-noendpoints")},
+		"zonal":       {cluster, "namespace_labels env=prod\nzonal\npods insecure", "zonal\npods insecure", recorded(t, "5-zonal")},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if len(c.questions) < 100 {
+				t.Fatalf("only %d questions", len(c.questions))
+			}
+			before := corefile(t, c.path, c.options)
+			file, text := run(t, "-admin", serving(t, before))
+			if !strings.Contains(text, " from the memory of a running server.\n# It is not anonymized") {
+				t.Errorf("it does not say what it is:\n%.300s", text)
+			}
+			was, is := direct(t, before), direct(t, corefile(t, file, c.back))
+			wrong, hidden := 0, 0
+			for _, q := range c.questions {
+				want, got := ask(t, was, q), ask(t, is, q)
+				if name := hiddenName(want); got != want && name != "" && strings.HasPrefix(ask(t, was, question{name, "A"}), "NXDOMAIN") {
+					hidden++
+				} else if got != want && wrong < 10 {
+					wrong++
+					t.Errorf("%v:\n%s\nwant\n%s", q, got, want)
+				}
+			}
+			if hides := strings.Contains(c.options, "namespace_labels"); hides != (hidden > 0) {
+				t.Errorf("%d names of namespaces that are hidden", hidden)
+			}
+		})
+	}
+}
+
+// hiddenName is the name that a reply's PTR record has. Servers answer addresses of namespaces that namespace_labels hides, though not their names.
+func hiddenName(reply string) string {
+	_, name, _ := strings.Cut(reply, "\tIN\tPTR\t")
+	name, _, _ = strings.Cut(name, "\n")
+	return name
+}
+
+// TestMemoryAnonymized: the server takes the names out, so that they never leave it.
+func TestMemoryAnonymized(t *testing.T) {
+	t.Parallel()
+	addr := serving(t, corefile(t, demo, "pods verified\nendpoint_pod_names"))
+	file, text := run(t, "-admin", addr, "-anonymize")
+	_, body, _ := strings.Cut(text, "\n")
+	if _, again := run(t, "-admin", addr, "-anonymize"); !strings.HasSuffix(again, "\n"+body) {
+		t.Error("a second time gives something else")
+	}
+	before, after := inventory(t, demo, ""), inventory(t, file, "")
+	if len(before.Services) != len(after.Services) || len(before.Slices) != len(after.Slices) || len(before.Pods) != len(after.Pods) {
+		t.Errorf("%d Services, %d slices and %d Pods, want %d, %d and %d", len(after.Services), len(after.Slices), len(after.Pods), len(before.Services), len(before.Slices), len(before.Pods))
+	}
+	for _, word := range secrets(before) {
+		if regexp.MustCompile(`(?i)\b` + regexp.QuoteMeta(word) + `\b`).MatchString(text) {
+			t.Errorf("%q can be read", word)
+		}
+	}
+	for _, s := range after.Services {
+		if s.Selector && (s.Labelled != nil || s.Targets != nil) {
+			t.Errorf("Service %s selects %v and has target ports %v, which no server knows", s.Name, s.Labelled, s.Targets)
+		}
+	}
+}
+
+// endless is a kubernetes directive whose cluster has no end.
+type endless struct {
+	server.Handler
+	ended chan struct{}
+	ready bool
+}
+
+func (endless) Zones() []wire.Zone { return nil }
+func (endless) Stale() bool        { return false }
+func (e endless) Ready() bool      { return e.ready }
+
+func (e endless) Objects(yield func(kubernetes.Object) bool) {
+	defer close(e.ended)
+	yield(&kubernetes.Namespace{Name: "prod"})
+	for i := 0; yield(&kubernetes.Service{Namespace: "prod", Name: fmt.Sprint("service-", i)}); i++ {
+	}
+}
+
+func (e endless) listeners() []server.Listener {
+	return []server.Listener{{Blocks: []*server.Block{{Chain: []server.Stage{{Handler: e}}}}}}
+}
+
+// TestStreams: objects go out while others have not been looked at yet, and whoever goes away ends it.
+func TestStreams(t *testing.T) {
+	t.Parallel()
+	e := endless{ended: make(chan struct{}), ready: true}
+	addr := listen(t, dump.Served(e.listeners))
+	resp, err := http.Get("http://" + addr + "/dump") //nolint:noctx // the test's own server
+	if err != nil {
+		t.Fatal(err)
+	}
+	n, err := io.CopyN(io.Discard, resp.Body, 4<<20)
+	if err != nil || resp.Header.Get("Content-Type") != "application/yaml" {
+		t.Fatalf("%d bytes, %v, %v", n, err, resp.Header)
+	}
+	resp.Body.Close()
+	<-e.ended
+}
+
+// TestServed: what is refused, and what is not a dump.
+func TestServed(t *testing.T) {
+	t.Parallel()
+	ask := func(h http.Handler, method, target string) *httptest.ResponseRecorder {
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), method, target, nil))
+		return w
+	}
+	none := dump.Served(func() []server.Listener { return nil })
+	ready, reading := dump.Served(endless{ready: true}.listeners), dump.Served(endless{}.listeners)
+	for _, c := range []struct {
+		h              http.Handler
+		method, target string
+		want           int
+	}{
+		{ready, http.MethodHead, "/dump", 200},
+		{ready, http.MethodPost, "/dump", 405},
+		{ready, http.MethodGet, "/dump?anonymize=yes", 400},
+		{ready, http.MethodGet, "/dump?anonymise=true", 400},
+		{reading, http.MethodGet, "/dump", 503},
+		{none, http.MethodGet, "/dump", 404},
+	} {
+		if w := ask(c.h, c.method, c.target); w.Code != c.want || c.want != 200 && w.Body.Len() == 0 {
+			t.Errorf("%s %s: %d, want %d: %s", c.method, c.target, w.Code, c.want, w.Body)
+		}
+	}
+}
+
+// TestAdminFails: a dump that is not whole, or none, is a failure with a reason.
+func TestAdminFails(t *testing.T) {
+	t.Parallel()
+	half := listen(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/yaml")
+		_, _ = io.WriteString(w, "---\napiVersion: v1\n")
+		_ = http.NewResponseController(w).Flush()
+		panic(http.ErrAbortHandler)
+	}))
+	elsewhere := listen(t, http.RedirectHandler("http://192.0.2.1/dump", http.StatusFound))
+	page := listen(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "<!doctype html>hello") }))
+	busy := listen(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		http.Error(w, "another dump \x1b[31m"+strings.Repeat("x", 5000), http.StatusTooManyRequests)
+	}))
+	for _, c := range []struct {
+		args string
+		exit int
+		want string
+	}{
+		{"-admin " + half, 1, "the dump is not whole: unexpected EOF"},
+		{"-admin " + elsewhere, 1, "302 Found: this is no console of clusterdns"},
+		{"-admin " + page, 1, "200 OK: this is no console of clusterdns"},
+		{"-admin " + busy, 1, "429 Too Many Requests: another dump  [31mxxx"},
+		{"-admin http://127.0.0.1/", 2, `"http://127.0.0.1/" is not an address; write it like 127.0.0.1:8053`},
+		{"-admin :8053", 2, "is not an address"},
+		{"-admin a:b:c", 2, "is not an address"},
+		{"-admin 127.0.0.1 -zone x", 2, "none of -manifests, -kubeconfig, -conf and -zone goes with it"},
+		{"-admin 127.0.0.1 -conf x", 2, "none of -manifests"},
+	} {
+		var out, errs bytes.Buffer
+		if exit := dump.Run(t.Context(), strings.Fields(c.args), &out, &errs); exit != c.exit || !strings.Contains(errs.String(), c.want) || errs.Len() > 700 || strings.Contains(errs.String(), "\x1b") {
+			t.Errorf("dump %s: exit %d, %q, want %d and %q", c.args, exit, errs.String(), c.exit, c.want)
 		}
 	}
 }

@@ -64,29 +64,46 @@ func (o object) put(field string, value any) {
 	o[field] = value
 }
 
-// writer writes the objects of an inventory.
+// writer writes objects, one at a time: what it keeps is what the renamer does.
 type writer struct {
-	to    io.Writer
-	names renamer
-	err   error
+	to     io.Writer
+	names  renamer
+	slices int // written so far
+	err    error
 }
 
-func writeInventory(to io.Writer, v *kubernetes.Inventory, names renamer) error {
-	w := &writer{to: to, names: names}
+// inventory writes all that was read of a cluster.
+func (w *writer) inventory(v *kubernetes.Inventory) {
 	for i := range v.Namespaces {
-		n := &v.Namespaces[i]
-		w.document("v1", "Namespace", w.meta("", n.Name, n.Labels), nil, nil)
+		w.namespace(&v.Namespaces[i])
 	}
 	for i := range v.Services {
 		w.service(&v.Services[i])
 	}
 	for i := range v.Slices {
-		w.slice(i, &v.Slices[i])
+		w.slice(&v.Slices[i])
 	}
 	for i := range v.Pods {
 		w.pod(&v.Pods[i])
 	}
-	return w.err
+}
+
+// reduced writes what a server keeps of an object.
+func (w *writer) reduced(o kubernetes.Object) {
+	switch o := o.(type) {
+	case *kubernetes.Namespace:
+		w.namespace(&kubernetes.NamespaceInfo{Namespace: *o})
+	case *kubernetes.Service:
+		w.service(&kubernetes.ServiceInfo{Service: *o})
+	case *kubernetes.EndpointSlice:
+		w.slice(&kubernetes.SliceInfo{EndpointSlice: *o})
+	case *kubernetes.Pod:
+		w.pod(&kubernetes.PodInfo{Pod: *o})
+	}
+}
+
+func (w *writer) namespace(n *kubernetes.NamespaceInfo) {
+	w.document("v1", "Namespace", w.meta("", n.Name, n.Labels), nil, nil)
 }
 
 // document writes one object. A part that is nil is left out; rest are fields beside metadata, spec and status.
@@ -132,6 +149,9 @@ func (w *writer) addrs(in []netip.Addr) (out []string) {
 	return out
 }
 
+// noTarget is an externalName that leads nowhere: where it was an address, which is no name, a server keeps nothing of it.
+const noTarget = "0.0.0.0"
+
 func (w *writer) service(s *kubernetes.ServiceInfo) {
 	spec := object{"type": [...]string{"ClusterIP", "NodePort", "LoadBalancer", "ExternalName"}[s.Type]}
 	ips := w.addrs(s.ClusterIPs)
@@ -142,10 +162,13 @@ func (w *writer) service(s *kubernetes.ServiceInfo) {
 		spec["clusterIP"], spec["clusterIPs"] = ips[0], ips
 	}
 	spec.put("externalName", w.names.domain(s.ExternalName))
+	if s.Type == kubernetes.ExternalName && s.ExternalName == "" {
+		spec["externalName"] = noTarget
+	}
 	spec.put("publishNotReadyAddresses", s.Unready)
 	selector := w.labels(s.Labelled)
 	if s.Selector && len(selector) == 0 {
-		selector = object{"unknown": "unknown"} // that there is one matters; an Endpoints object is mirrored only where there is none
+		selector = object{kubernetes.UnknownSelector: "unknown"} // that there is one matters; an Endpoints object is mirrored only where there is none
 	}
 	spec.put("selector", selector)
 	var ports []object
@@ -185,10 +208,11 @@ func (w *writer) port(field string, p kubernetes.Port) object {
 // serviceLabel says to which Service a slice belongs.
 const serviceLabel = "kubernetes.io/service-name"
 
-func (w *writer) slice(n int, s *kubernetes.SliceInfo) {
+func (w *writer) slice(s *kubernetes.SliceInfo) {
 	name := strings.ReplaceAll(s.Name, "/", "-") // those that were made of an Endpoints object have a name that no object can have
 	meta := w.meta(s.Namespace, name, s.Labels)
-	meta["name"] = w.names.sliceName(n, name)
+	meta["name"] = w.names.sliceName(w.slices, name)
+	w.slices++
 	if s.EndpointSlice.Service != "" {
 		l, _ := meta["labels"].(object)
 		if l == nil {

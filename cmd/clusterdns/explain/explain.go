@@ -242,7 +242,7 @@ func findPod(snap *snapshot.Snapshot, name, from string) (*kubernetes.PodInfo, e
 	for _, v := range snap.Inventories() {
 		pods, known := v.PodsOf(namespace)
 		if !known {
-			return nil, errors.New("-pod: the API server does not let Pods be listed: say -from, -ndots and -search instead")
+			return nil, errors.New("-pod: Pods are not known, because the API server does not let them be listed or the manifests have none: say -from, -ndots and -search instead")
 		}
 		if i := slices.IndexFunc(pods, func(p kubernetes.PodInfo) bool { return p.Name == pod }); i >= 0 {
 			return &pods[i], nil

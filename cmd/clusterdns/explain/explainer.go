@@ -13,6 +13,7 @@ import (
 
 	"github.com/miekg/dns"
 
+	"github.com/clusterdns/clusterdns/cmd/clusterdns/snapshot"
 	"github.com/clusterdns/clusterdns/kubernetes"
 	"github.com/clusterdns/clusterdns/plugin/console/ndots"
 	"github.com/clusterdns/clusterdns/server"
@@ -46,7 +47,7 @@ func New(s *server.Server, listeners []server.Listener, client netip.Addr, inspe
 		return nil, errors.New("the configuration serves no plain DNS")
 	}
 	e := &Explainer{Asker: newInProcess(s, blocks, client), Zone: "cluster.local."}
-	for _, h := range clustersOf(blocks) {
+	for _, h := range snapshot.Handlers[ClusterHandler](blocks) {
 		c := Cluster{Inspector: inspect(h), Pods: h.Options().Pods}
 		for _, z := range h.Zones() {
 			if name := z.String(); !strings.HasSuffix(name, ".arpa.") {
@@ -69,25 +70,13 @@ func plainBlocks(listeners []server.Listener) (blocks []*server.Block) {
 		l := &listeners[i]
 		switch {
 		case l.Transport != server.UDP:
-		case len(clustersOf(l.Blocks)) > 0:
+		case len(snapshot.Handlers[ClusterHandler](l.Blocks)) > 0:
 			return l.Blocks
 		case blocks == nil:
 			blocks = l.Blocks
 		}
 	}
 	return blocks
-}
-
-// clustersOf are the kubernetes directives of blocks, each once.
-func clustersOf(blocks []*server.Block) (out []ClusterHandler) {
-	for _, b := range blocks {
-		for _, st := range b.Chain {
-			if h, ok := st.Handler.(ClusterHandler); ok && !slices.Contains(out, h) {
-				out = append(out, h)
-			}
-		}
-	}
-	return out
 }
 
 // Request is what is to be explained.

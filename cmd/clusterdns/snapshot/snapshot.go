@@ -11,10 +11,12 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 
 	"github.com/clusterdns/clusterdns/config"
 	"github.com/clusterdns/clusterdns/kubernetes"
+	"github.com/clusterdns/clusterdns/server"
 )
 
 // Usage is the help of the flags.
@@ -162,6 +164,18 @@ func (s *Snapshot) Inspector(o kubernetes.Options) kubernetes.Inspector {
 func (s *Snapshot) Inventories() (out []*kubernetes.Inventory) {
 	for i := range s.inventories {
 		out = append(out, s.inventories[i].Inventory)
+	}
+	return out
+}
+
+// Handlers are the handlers of a type in the chains of blocks, each once, in their order.
+func Handlers[T comparable](blocks []*server.Block) (out []T) {
+	for _, b := range blocks {
+		for _, st := range b.Chain {
+			if h, ok := st.Handler.(T); ok && !slices.Contains(out, h) {
+				out = append(out, h)
+			}
+		}
 	}
 	return out
 }
