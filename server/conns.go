@@ -21,7 +21,8 @@ type connSet struct {
 	mu        sync.Mutex
 	all       map[*tracked]struct{}
 	perClient map[netip.Addr]int
-	draining  bool
+	draining  bool // only what has been sent already is read
+	closed    bool // nothing is read, and no connection taken
 	wg        sync.WaitGroup
 }
 
@@ -29,15 +30,15 @@ func newConnSet(e *engine) connSet {
 	return connSet{engine: e, all: map[*tracked]struct{}{}, perClient: map[netip.Addr]int{}}
 }
 
-// add counts a new connection, or closes it and says false when its client has too many or the server stops. Over the limit of all, the
+// add counts a new connection, or closes it and says false when its client has too many or the listener is closed. Over the limit of all, the
 // one that was idle longest makes place.
 func (s *connSet) add(c *tracked) bool {
 	c.client = addrPort(c.conn.RemoteAddr())
 	c.last.Store(time.Now().UnixNano())
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.draining || s.perClient[c.client.Addr()] >= s.engine.limits.TCPPerClient {
-		if !s.draining {
+	if s.closed || s.perClient[c.client.Addr()] >= s.engine.limits.TCPPerClient {
+		if !s.closed {
 			s.engine.count(LimitTCPPerClient)
 		}
 		c.conn.Close()
@@ -105,11 +106,16 @@ func (s *connSet) stopping() bool {
 	return s.draining
 }
 
-// stop takes no more connections; each is called for those that are there.
-func (s *connSet) stop(each func(net.Conn)) {
+// drain says that the server stops; each is called for the connections that are there.
+func (s *connSet) drain(each func(net.Conn)) { s.stop(false, each) }
+
+// close is drain, and no more connections are taken.
+func (s *connSet) close(each func(net.Conn)) { s.stop(true, each) }
+
+func (s *connSet) stop(closed bool, each func(net.Conn)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.draining = true
+	s.draining, s.closed = true, s.closed || closed
 	for c := range s.all {
 		each(c.conn)
 	}

@@ -32,13 +32,14 @@ const (
 type httpSocket struct {
 	*endpoint
 	conns  connSet
-	ln     net.Listener
+	port   *acceptor
+	served chan struct{} // closed when no more connections are taken
 	server *http.Server
 	pool   sync.Pool // of *Direct
 }
 
-func newHTTPSocket(ep *endpoint, e *engine, ln net.Listener, secure bool) *httpSocket {
-	h := &httpSocket{endpoint: ep, conns: newConnSet(e), ln: ln}
+func newHTTPSocket(ep *endpoint, e *engine, port *acceptor, secure bool) *httpSocket {
+	h := &httpSocket{endpoint: ep, conns: newConnSet(e), port: port, served: make(chan struct{})}
 	h.pool.New = func() any { return newDirect(e, nil) }
 	t := ep.timeouts.Load()
 	h.server = &http.Server{
@@ -112,7 +113,8 @@ func (c *counted) Close() error {
 
 // serve returns when the socket is drained or closed; http.Server takes care of temporary errors itself.
 func (h *httpSocket) serve() {
-	ln := net.Listener(limited{h.ln, &h.conns})
+	defer close(h.served)
+	ln := net.Listener(limited{h.port, &h.conns})
 	if h.server.TLSConfig != nil {
 		_ = h.server.ServeTLS(ln, "", "")
 		return
@@ -120,9 +122,11 @@ func (h *httpSocket) serve() {
 	_ = h.server.Serve(ln)
 }
 
-// drain closes idle connections and those in use once they are answered.
+// drain takes no more connections than have been made, and closes idle ones, and those in use once they are answered.
 func (h *httpSocket) drain() {
+	h.port.leave()
 	go func() {
+		<-h.served
 		ctx, cancel := context.WithTimeout(context.Background(), patience+tcpWrite)
 		defer cancel()
 		_ = h.server.Shutdown(ctx)
@@ -132,7 +136,7 @@ func (h *httpSocket) drain() {
 func (h *httpSocket) wait() { h.conns.wg.Wait() }
 
 func (h *httpSocket) closeAll() {
-	h.ln.Close()
+	h.port.Close()
 	_ = h.server.Close()
 }
 

@@ -212,38 +212,38 @@ func (e *engine) bind(l *Listener) (*endpoint, error) {
 func (e *engine) tryBind(l *Listener) (*endpoint, error) {
 	ep := &endpoint{}
 	ep.timeouts.Store(l.Timeouts.complete(e.limits))
-	port, shard := l.Port, 0
+	number, shard := l.Port, 0
 	if l.Transport == UDP {
 		shard = l.sockets()
 		e.lookForOthers(l)
 		for i := range shard {
-			conn, err := listenUDP(net.JoinHostPort(l.Host, port))
+			conn, err := listenUDP(net.JoinHostPort(l.Host, number))
 			if err != nil {
 				ep.close()
 				return nil, fmt.Errorf("cannot listen on UDP %s: %w%s", l.key(), err, advice(err))
 			}
 			if i == 0 {
 				ep.addr = conn.LocalAddr().(*net.UDPAddr).AddrPort()
-				port = fmt.Sprint(ep.addr.Port())
+				number = fmt.Sprint(ep.addr.Port())
 			}
 			ep.udp = append(ep.udp, &udpSocket{endpoint: ep, engine: e, conn: conn, local: ep.addr, shard: i})
 		}
 	}
 	lc := net.ListenConfig{Control: reusePort}
-	ln, err := lc.Listen(context.Background(), "tcp", net.JoinHostPort(l.Host, port))
+	ln, err := lc.Listen(context.Background(), "tcp", net.JoinHostPort(l.Host, number))
 	if err != nil {
 		ep.close()
 		return nil, fmt.Errorf("cannot listen on TCP %s: %w%s", l.key(), err, advice(err))
 	}
 	ep.addr = ln.Addr().(*net.TCPAddr).AddrPort()
+	port := &acceptor{TCPListener: ln.(*net.TCPListener)}
 	switch l.Transport {
 	case TLS:
-		ln = tls.NewListener(ln, &tls.Config{GetConfigForClient: ep.tlsConfig})
-		ep.tcp = newTCPSocket(ep, e, ln, TLS, shard)
+		ep.tcp = newTCPSocket(ep, e, port, tls.NewListener(port, &tls.Config{GetConfigForClient: ep.tlsConfig}), TLS, shard)
 	case HTTPS:
-		ep.tcp = newHTTPSocket(ep, e, ln, l.TLS != nil)
+		ep.tcp = newHTTPSocket(ep, e, port, l.TLS != nil)
 	default:
-		ep.tcp = newTCPSocket(ep, e, ln, TCP, shard)
+		ep.tcp = newTCPSocket(ep, e, port, port, TCP, shard)
 	}
 	return ep, nil
 }
@@ -302,11 +302,12 @@ func (ep *endpoint) start() {
 	ep.wg.Go(ep.tcp.serve)
 }
 
-// stop makes the readers end once they have answered what has arrived.
+// stop leaves the port to others who share it, and makes the readers end once they have answered what has arrived.
 func (ep *endpoint) stop() {
-	past := time.Unix(1, 0)
+	end := time.Now().Add(lastRead)
 	for _, u := range ep.udp {
-		_ = u.conn.SetReadDeadline(past)
+		u.leave()
+		_ = u.conn.SetReadDeadline(end)
 	}
 	ep.tcp.drain()
 }

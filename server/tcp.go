@@ -18,8 +18,8 @@ const tcpWrite = 5 * time.Second
 // every query would cost more than the query.
 const deadlineStep = time.Second
 
-// What a draining server still reads of a connection: what has arrived, which is there at once, and of a client that never stops no more than
-// so many buffers. To close with something unread would reset the connection, and take replies that are under way with it.
+// What a draining server still reads: of a socket what has been sent already, which is there at once, and of a client that never stops no more
+// than so many buffers. To close with something unread would reset the connection, and take replies that are under way with it.
 const (
 	lastRead  = 20 * time.Millisecond
 	lastReads = 64
@@ -29,13 +29,14 @@ const (
 type tcpSocket struct {
 	*endpoint
 	conns     connSet
-	ln        net.Listener
+	port      *acceptor
+	ln        net.Listener // the port, or TLS on it
 	transport Transport
 	shard     int
 }
 
-func newTCPSocket(ep *endpoint, e *engine, ln net.Listener, t Transport, shard int) *tcpSocket {
-	return &tcpSocket{endpoint: ep, conns: newConnSet(e), ln: ln, transport: t, shard: shard}
+func newTCPSocket(ep *endpoint, e *engine, port *acceptor, ln net.Listener, t Transport, shard int) *tcpSocket {
+	return &tcpSocket{endpoint: ep, conns: newConnSet(e), port: port, ln: ln, transport: t, shard: shard}
 }
 
 // tcpConn is one TCP or TLS connection. Queries are read and answered in order, but one that has to wait does not hold up those behind it:
@@ -70,17 +71,17 @@ func (l *tcpSocket) serve() {
 	}
 }
 
-// drain takes no more connections and ends those that wait for a query.
+// drain takes no more connections than have been made, and ends those that wait for a query.
 func (l *tcpSocket) drain() {
-	l.ln.Close()
-	l.conns.stop(func(c net.Conn) { _ = c.SetReadDeadline(time.Unix(1, 0)) })
+	l.port.leave()
+	l.conns.drain(func(c net.Conn) { _ = c.SetReadDeadline(time.Unix(1, 0)) })
 }
 
 func (l *tcpSocket) wait() { l.conns.wg.Wait() }
 
 func (l *tcpSocket) closeAll() {
 	l.ln.Close()
-	l.conns.stop(func(c net.Conn) { c.Close() })
+	l.conns.close(func(c net.Conn) { c.Close() })
 }
 
 // serve reads queries until the client closes, is idle or slow for too long, has made as many as it may, or the server drains. A deadline covers a whole

@@ -74,6 +74,21 @@ func reusePort(_, _ string, c syscall.RawConn) error {
 	return err
 }
 
+// leave takes the socket out of those that share its port, and what has arrived can still be read. Closing it loses that, and staying
+// gets it more for as long as anything is waited for. A connected socket takes datagrams of its peer alone, and the kernel passes it over where a
+// port is shared (udp(7), reuseport_select_sock); this one's peer is itself. Replies go to any address as before.
+func (u *udpSocket) leave() {
+	rc, err := u.conn.SyscallConn()
+	if err != nil {
+		return
+	}
+	_ = rc.Control(func(fd uintptr) {
+		if own, err := unix.Getsockname(int(fd)); err == nil {
+			_ = unix.Connect(int(fd), own) // where this cannot be, the socket stays until it is closed
+		}
+	})
+}
+
 // packetInfo makes the kernel tell which address a datagram was sent to, so that the reply leaves from it (ip(7), ipv6(7)).
 func packetInfo(conn *net.UDPConn, bound netip.Addr) error {
 	rc, err := conn.SyscallConn()

@@ -24,6 +24,9 @@ func listenUDP(addr string) (*net.UDPConn, error) {
 	return pc.(*net.UDPConn), nil
 }
 
+// leave does nothing: no other socket has the port.
+func (u *udpSocket) leave() {}
+
 // serve is a worker: it receives, answers and sends one datagram at a time until the socket is closed or asked to drain.
 func (u *udpSocket) serve() {
 	s := u.engine.take()
