@@ -9,6 +9,7 @@ import (
 
 	"github.com/clusterdns/clusterdns/kubernetes"
 	"github.com/clusterdns/clusterdns/plugin/console"
+	"github.com/clusterdns/clusterdns/server"
 )
 
 // This file has the console directive: it shows what others have built.
@@ -27,24 +28,61 @@ func buildConsole(s *site, o console.Options) error {
 func (g *generation) state() console.State {
 	var out console.State
 	for _, s := range g.sites {
+		upstreams := s.upstreams()
+		state, why := s.standing(upstreams)
 		for _, z := range s.block.Zones {
 			for _, h := range s.hosts {
 				out.Zones = append(out.Zones, console.Zone{
 					Name: z.Name, Listener: z.Transport + "://" + net.JoinHostPort(h, z.Port), View: s.view, Directives: s.block.names(),
+					State: state, Why: why,
 				})
 			}
 		}
+		out.Upstreams = append(out.Upstreams, upstreams...)
 		if s.cluster != nil {
 			out.Clusters = append(out.Clusters, shown{s.cluster.Kubernetes})
-		}
-		if s.forwarder != nil {
-			for _, u := range s.forwarder.Upstreams() {
-				out.Upstreams = append(out.Upstreams, console.Upstream{Zone: u.Zone().String(), Address: u.String()})
-			}
 		}
 	}
 	out.DNS = g.address()
 	return out
+}
+
+// upstreams are those of a server block.
+func (s *site) upstreams() (out []console.Upstream) {
+	if s.forwarder == nil {
+		return nil
+	}
+	for _, u := range s.forwarder.Upstreams() {
+		state, why := u.State()
+		out = append(out, console.Upstream{Zone: u.Zone().String(), Address: u.String(), State: state.String(), Why: why})
+	}
+	return out
+}
+
+// standing says how it stands with the zones of a server block: a word, and what there is to say of it.
+func (s *site) standing(upstreams []console.Upstream) (state, why string) {
+	switch {
+	case s.cluster != nil && !s.cluster.Ready():
+		return "reading", "the cluster's objects have not been read yet"
+	case s.cluster != nil && s.cluster.Stale():
+		return "stale", "from a snapshot: the API server has not been read since the start"
+	}
+	usable := map[string]bool{} // by zone
+	for _, u := range upstreams {
+		works := u.State == server.UpstreamUp.String() || u.State == server.UpstreamFailing.String()
+		usable[u.Zone] = usable[u.Zone] || works
+	}
+	var without []string
+	for zone, ok := range usable {
+		if !ok {
+			without = append(without, zone)
+		}
+	}
+	if len(without) > 0 {
+		slices.Sort(without)
+		return "no upstream", "no server for names in " + strings.Join(without, ", ") + " works"
+	}
+	return "up", ""
 }
 
 // names are the directives of a server block, each once, in the order of the chain.

@@ -77,6 +77,7 @@ func (u *upstream) probeFailed(over proto, err error) {
 	u.health.Lock()
 	defer u.health.Unlock()
 	u.health.fails++
+	u.health.cause = err
 	if u.health.fails == u.group.opts.MaxFails && u.ailing.Load() && !u.gone.Load() {
 		u.down.Store(true)
 		u.metrics.up.Set(0)
@@ -92,7 +93,7 @@ func (u *upstream) recovered() {
 		return
 	}
 	u.ailing.Store(false)
-	u.health.fails = 0
+	u.health.fails, u.health.cause = 0, nil
 	if u.down.Swap(false) {
 		u.metrics.up.Set(1)
 		u.log.Info("upstream is up again", "after", time.Since(u.health.since).Round(time.Millisecond).String())

@@ -3,6 +3,7 @@ package forward
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"time"
 
@@ -34,6 +35,26 @@ func (u *upstream) Zone() wire.Zone { return u.group.opts.From[0] }
 
 // Suspend implements server.Upstream.
 func (u *upstream) Suspend(on bool) { u.suspended.Store(on) }
+
+// State implements server.Upstream.
+func (u *upstream) State() (s server.UpstreamState, why string) {
+	u.health.Lock()
+	defer u.health.Unlock()
+	since := time.Since(u.health.since).Round(time.Second)
+	cause := "no reply in the time that it usually takes"
+	if u.health.cause != nil {
+		cause = u.health.cause.Error()
+	}
+	switch {
+	case u.suspended.Load():
+		return server.UpstreamSuspended, "leads back to this server, as loop found out"
+	case u.down.Load():
+		return server.UpstreamDown, fmt.Sprintf("for %s: %s", since, cause)
+	case u.ailing.Load():
+		return server.UpstreamFailing, fmt.Sprintf("for %s: %s", since, cause)
+	}
+	return server.UpstreamUp, ""
+}
 
 // Probe implements server.Upstream.
 func (u *upstream) Probe(ctx context.Context, qu server.Question) error {

@@ -3,6 +3,7 @@ package forward
 import (
 	"context"
 	"errors"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -52,6 +53,9 @@ func TestProbeAndSuspend(t *testing.T) {
 		t.Errorf("probe of an upstream that is silent: %v", err)
 	}
 
+	if s, why := ups[0].State(); s != server.UpstreamSuspended || s.String() != "suspended" || !strings.Contains(why, "leads back") {
+		t.Errorf("state of one that is suspended: %s, %q", s, why)
+	}
 	first := asked[0].Load()
 	if r := s.Ask(t, "b.example.org.", dns.TypeA); r.Rcode != dns.RcodeSuccess || asked[0].Load() != first || asked[1].Load() == 0 {
 		t.Errorf("with the first suspended: %v, asked %d and %d", r, asked[0].Load(), asked[1].Load())
@@ -64,5 +68,8 @@ func TestProbeAndSuspend(t *testing.T) {
 	ups[0].Suspend(false)
 	if r := s.Ask(t, "d.example.org.", dns.TypeA); r.Rcode != dns.RcodeSuccess || asked[0].Load() == first {
 		t.Errorf("with the first back: %v", r)
+	}
+	if s, why := ups[0].State(); s != server.UpstreamUp || why != "" {
+		t.Errorf("state of one that is back: %s, %q", s, why)
 	}
 }

@@ -66,6 +66,7 @@ type upstream struct {
 		probing bool
 		fails   int
 		since   time.Time // of the first failure
+		cause   error     // of the last probe's failure since then; nil while there is none
 	}
 	faults faults
 }

@@ -23,4 +23,20 @@ type Upstream interface {
 	Probe(ctx context.Context, qu Question) error
 	// Suspend keeps queries from it, or lets them go there again. A query that has no other upstream fails at once.
 	Suspend(on bool)
+	// State says whether queries go to it at the moment, and if they do not, or not gladly, why, in a few words for people.
+	State() (s UpstreamState, why string)
 }
+
+// UpstreamState is what becomes of queries to an upstream.
+type UpstreamState uint8
+
+// The states of upstreams.
+const (
+	UpstreamUp        UpstreamState = iota
+	UpstreamFailing                 // failed a moment ago: others are asked first, and it is probed
+	UpstreamDown                    // probes fail too: it is asked when there is no other
+	UpstreamSuspended               // by Suspend: it is not asked
+)
+
+// String is the state in a word.
+func (s UpstreamState) String() string { return [...]string{"up", "failing", "down", "suspended"}[s] }

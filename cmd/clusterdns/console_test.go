@@ -4,6 +4,7 @@ package main
 
 import (
 	"bufio"
+	"encoding/json"
 	"fmt"
 	"io"
 	"net"
@@ -34,6 +35,40 @@ func startConsole(t *testing.T) (dnsAddr, page string) {
 	ln.Close()
 	dir, _ := corefile(t, fmt.Sprintf(". {\n bind 127.0.0.1\n kubernetes cluster.local {\n  manifests %q\n }\n console %s\n}\n", cluster, page))
 	return start(t, dir, "", "-p", "0").addr(), page
+}
+
+// TestConsoleShowsLoop: an upstream that loop has cut off is said to be, with the reason, and so is the zone that has no other.
+func TestConsoleShowsLoop(t *testing.T) {
+	t.Parallel()
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	pc, err := net.ListenPacket("udp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	page, addr := ln.Addr().String(), pc.LocalAddr().String()
+	ln.Close()
+	pc.Close()
+	_, port, _ := net.SplitHostPort(addr)
+	dir, _ := corefile(t, fmt.Sprintf(". {\n bind 127.0.0.1\n forward . %s\n loop\n console %s\n}\n", addr, page))
+	start(t, dir, "", "-p", port).addr()
+	var live struct{ Values map[string]string }
+	for end := time.Now().Add(patience); live.Values["upstream.0.state"] != "suspended"; {
+		resp, err := http.Get("http://" + page + "/live.json")
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = json.NewDecoder(resp.Body).Decode(&live)
+		resp.Body.Close()
+		if err != nil || time.Now().After(end) {
+			t.Fatalf("%v, %q", err, live.Values)
+		}
+	}
+	if v := live.Values; !strings.Contains(v["upstream.0.why"], "leads back to this server") || v["zone.0.state"] != "no upstream" || v["zone.0.why"] != "no server for names in . works" {
+		t.Errorf("%q, %q, %q", v["upstream.0.why"], v["zone.0.state"], v["zone.0.why"])
+	}
 }
 
 // TestDumpOfRunningServer: what the program has in memory, fetched by the subcommand, is what it is explained from and answered from elsewhere.

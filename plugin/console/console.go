@@ -59,11 +59,13 @@ type State struct {
 type Zone struct {
 	Name, Listener, View string
 	Directives           []string // in the order of the chain
+	State, Why           string   // a word, and what there is to say of it, or ""
 }
 
 // Upstream is a server that queries are forwarded to.
 type Upstream struct {
 	Zone, Address string // as metrics have it
+	State, Why    string // as those of a Zone
 }
 
 // Cluster is what a kubernetes directive knows.
@@ -74,6 +76,8 @@ type Cluster interface {
 	Source() string
 	// Ready says whether they have been read.
 	Ready() bool
+	// Stale says whether they are, in part at least, what a snapshot remembers.
+	Stale() bool
 	// Namespaces is how many there are.
 	Namespaces() int
 	// Services are the names of all Services, sorted.

@@ -30,6 +30,7 @@ type cluster struct{ services []console.Service }
 func (c cluster) Zones() []string { return []string{"cluster.local."} }
 func (c cluster) Source() string  { return "a test" }
 func (c cluster) Ready() bool     { return true }
+func (c cluster) Stale() bool     { return false }
 func (c cluster) Namespaces() int { return 2 }
 
 func (c cluster) Services() (out []console.ServiceName) {
@@ -401,10 +402,11 @@ func TestRates(t *testing.T) {
 		reg := prom.NewRegistry()
 		queries := prometheus.NewMetrics(reg, prometheus.Build{})
 		entries := prom.NewGaugeVec(prom.GaugeOpts{Name: "coredns_cache_entries"}, []string{"server", "type", "zones", "view"})
-		up := prom.NewGaugeVec(prom.GaugeOpts{Name: "clusterdns_forward_upstream_up"}, []string{"to"})
-		reg.MustRegister(entries, up)
+		ages := prom.NewGaugeVec(prom.GaugeOpts{Name: "clusterdns_kubernetes_data_age_seconds"}, []string{"source"})
+		reg.MustRegister(entries, ages)
+		ages.WithLabelValues("https://192.0.2.3").Set(65)
+		ages.WithLabelValues("manifests").Set(1)
 		entries.WithLabelValues("dns://:53", "success", ".", "").Set(1500)
-		up.WithLabelValues("192.0.2.1:53").Set(0)
 		b := servertest.Block(".")
 		b.Observers = []server.Observer{queries.Observer(prometheus.Options{}, b)}
 		direct := servertest.Direct(b)
@@ -421,7 +423,8 @@ func TestRates(t *testing.T) {
 			time.Sleep(time.Second / 2)
 		}
 		h := fixture(console.DefaultAddress, m, console.Deps{State: func() console.State {
-			return console.State{Clusters: []console.Cluster{demo}, Upstreams: []console.Upstream{{Zone: ".", Address: "192.0.2.1:53"}, {Zone: ".", Address: "192.0.2.2:53"}}}
+			return console.State{Clusters: []console.Cluster{demo}, Zones: []console.Zone{{Name: ".", Listener: "dns://:53", State: "no upstream", Why: "none of them can be asked"}},
+				Upstreams: []console.Upstream{{Zone: ".", Address: "192.0.2.1:53", State: "suspended", Why: "leads back"}, {Zone: ".", Address: "192.0.2.2:53", State: "up"}}}
 		}})
 		_, body, _ := get(t, h, "/live.json")
 		var live struct {
@@ -433,7 +436,8 @@ func TestRates(t *testing.T) {
 		for key, want := range map[string]string{
 			"rate": "50", "requests": "500", "rcode.REFUSED.rate": "50", "nxdomain": "0 %", "directive..total": "500",
 			"cache...entries": "1\u202f500", "cluster.0.services": "5", "cluster.0.endpoints": "3 of 6", "cluster.0.unready": "2", "cluster.0.state": "ready",
-			"upstream.0.state": "down", "upstream.1.state": "up",
+			"upstream.0.state": "suspended", "upstream.0.why": "leads back", "upstream.1.state": "up", "upstream.1.why": "",
+			"zone.0.state": "no upstream", "zone.0.why": "none of them can be asked", "age": "1 min 5 s",
 		} {
 			if live.Values[key] != want {
 				t.Errorf("%s is %q, want %q", key, live.Values[key], want)
@@ -443,7 +447,7 @@ func TestRates(t *testing.T) {
 			t.Errorf("p50 %s, chart %q", live.Values["p50"], live.Charts["rate"])
 		}
 		_, page, _ := get(t, h, "/")
-		for _, want := range []string{`data-value="rate">50<`, "192.0.2.1:53", `class="badge down"`, "1\u202f500"} {
+		for _, want := range []string{`data-value="rate">50<`, "192.0.2.1:53", `class="badge suspended"`, `class="badge no-upstream"`, "leads back", "1\u202f500"} {
 			if !strings.Contains(page, want) {
 				t.Errorf("the page does not have %q", want)
 			}

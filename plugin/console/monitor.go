@@ -92,7 +92,6 @@ type family struct{ key, name, label string }
 func families() []family {
 	return []family{
 		{"requests", "coredns_dns_requests_total", ""},
-		{"type", "coredns_dns_requests_total", "type"},
 		{"rcode", "coredns_dns_responses_total", "rcode"},
 		{"directive", "coredns_dns_responses_total", "plugin"},
 		{"dropped", "clusterdns_dns_dropped_total", ""},
@@ -102,7 +101,6 @@ func families() []family {
 		{"cache.requests", "coredns_cache_requests_total", "zones"},
 		{"cache.evictions", "coredns_cache_evictions_total", "zones"},
 		{"cache.stale", "coredns_cache_served_stale_total", "zones"},
-		{"upstream.up", "clusterdns_forward_upstream_up", "to"},
 		{"upstream.took", "coredns_proxy_request_duration_seconds", "to"},
 		{"upstream.repeats", "clusterdns_forward_repeats_total", "to"},
 		{"upstream.failures", "coredns_proxy_healthcheck_failures_total", "to"},
@@ -110,7 +108,7 @@ func families() []family {
 		{"saturation", "clusterdns_saturation_ratio", ""},
 		{"memory", "process_resident_memory_bytes", ""},
 		{"started", "process_start_time_seconds", ""},
-		{"age", "clusterdns_kubernetes_data_age_seconds", ""},
+		{"age", "clusterdns_kubernetes_data_age_seconds", "source"},
 		{"panics", "coredns_panics_total", ""},
 		{"limits", "clusterdns_limit_hits_total", ""},
 		{"reloads.failed", "coredns_reload_failed_total", ""},

@@ -21,13 +21,19 @@ type view struct {
 	// Shape changes when there are other rows than before: then the page has to be asked for again.
 	Shape string `json:"shape"`
 
-	Counted    bool   `json:"-"` // queries are, by a prometheus directive
-	Clusters   []row  `json:"-"`
-	Upstreams  []row  `json:"-"`
-	Caches     []row  `json:"-"`
-	Rcodes     []row  `json:"-"`
-	Directives []row  `json:"-"`
-	Zones      []Zone `json:"-"`
+	Counted    bool      `json:"-"` // queries are, by a prometheus directive
+	Clusters   []row     `json:"-"`
+	Upstreams  []row     `json:"-"`
+	Caches     []row     `json:"-"`
+	Rcodes     []row     `json:"-"`
+	Directives []row     `json:"-"`
+	Zones      []zoneRow `json:"-"`
+}
+
+// zoneRow is a row of the table of zones.
+type zoneRow struct {
+	Zone
+	Key string // as that of a row
 }
 
 // row is a row of a table: its texts are the Values "Key.COLUMN".
@@ -55,10 +61,11 @@ func (c *Console) view() *view {
 	s := c.deps.State()
 	ch := recent(all)
 	v := &view{
-		Values: map[string]string{}, Charts: map[string]string{}, Zones: s.Zones,
+		Values: map[string]string{}, Charts: map[string]string{},
 		Counted: slices.ContainsFunc(s.Zones, func(z Zone) bool { return slices.Contains(z.Directives, "prometheus") }),
 	}
 	v.process(ch)
+	v.zones(s.Zones)
 	v.shares(ch)
 	v.clusters(s.Clusters)
 	v.caches(ch)
@@ -85,6 +92,7 @@ func (v *view) process(ch change) {
 	v.Values["limits"] = number(to.value("limits", ""))
 	v.Values["reloads"] = number(to.value("reloads.failed", ""))
 	v.Values["dropped"] = number(to.value("dropped", ""))
+	v.Values["age"] = oldest(ch)
 	v.Values["uptime"] = "unknown"
 	if began := to.value("started", ""); began > 0 {
 		v.Values["uptime"] = age(to.at.Sub(time.Unix(int64(began), 0)))
@@ -122,11 +130,32 @@ func (v *view) shares(ch change) {
 	})
 }
 
+// oldest is the age of the data of the source whose are the oldest, "" where there are none.
+func oldest(ch change) string {
+	most := -1.0
+	for label := range ch.to.values["age"] {
+		most = max(most, ch.to.value("age", label))
+	}
+	return age(time.Duration(most * float64(time.Second)))
+}
+
+// zones fills in how it stands with each zone.
+func (v *view) zones(all []Zone) {
+	for i, z := range all {
+		r := zoneRow{z, fmt.Sprintf("zone.%d", i)}
+		v.Values[r.Key+".state"], v.Values[r.Key+".why"] = z.State, z.Why
+		v.Zones = append(v.Zones, r)
+	}
+}
+
 func (v *view) clusters(all []Cluster) {
 	for i, c := range all {
 		r := row{Key: fmt.Sprintf("cluster.%d", i), Title: strings.Join(c.Zones(), " "), Note: c.Source()}
 		state, services := "reading", c.Services()
-		if c.Ready() {
+		switch {
+		case c.Stale():
+			state = "stale"
+		case c.Ready():
 			state = "ready"
 		}
 		ready, endpoints, unready := 0, 0, 0
@@ -165,15 +194,11 @@ func (v *view) caches(ch change) {
 func (v *view) upstreams(all []Upstream, ch change) {
 	for i, u := range all {
 		r := row{Key: fmt.Sprintf("upstream.%d", i), Title: u.Address, Note: u.Zone}
-		state := "up"
-		if up, known := ch.to.values["upstream.up"][u.Address]; known && up == 0 {
-			state = "down"
-		}
 		took := "–"
 		if n := ch.to.value("upstream.took.count", u.Address); n > 0 {
 			took = short(time.Duration(ch.to.value("upstream.took.sum", u.Address) / n * float64(time.Second)))
 		}
-		v.Values[r.Key+".state"] = state
+		v.Values[r.Key+".state"], v.Values[r.Key+".why"] = u.State, u.Why
 		v.Values[r.Key+".rate"] = number(ch.rate("upstream.took.count", u.Address))
 		v.Values[r.Key+".total"] = number(ch.to.value("upstream.took.count", u.Address))
 		v.Values[r.Key+".took"] = took

@@ -29,6 +29,7 @@ type link struct{ To, Title string }
 func parsePages() *template.Template {
 	return template.Must(template.New("").Funcs(template.FuncMap{
 		"short":   short,
+		"class":   class,
 		"percent": func(f float64) float64 { return float64(int(f*100)) / 100 },
 	}).ParseFS(files, "page/*.html"))
 }

@@ -40,7 +40,10 @@ func (s *Service) State() ServiceState {
 }
 
 // Class is the state as a class of the style sheet.
-func (s *Service) Class() string { return strings.ReplaceAll(string(s.State()), " ", "-") }
+func (s *Service) Class() string { return class(string(s.State())) }
+
+// class is a state as a class of the style sheet.
+func class(state string) string { return strings.ReplaceAll(state, " ", "-") }
 
 // maxShown is how many Services one page has: more are not looked through but filtered.
 const maxShown = 200

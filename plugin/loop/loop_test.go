@@ -67,6 +67,8 @@ func (u *upstream) Suspend(on bool) {
 	u.suspended = on
 }
 
+func (u *upstream) State() (server.UpstreamState, string) { return server.UpstreamUp, "" }
+
 func (u *upstream) Probe(ctx context.Context, qu server.Question) error {
 	u.mu.Lock()
 	p := u.path

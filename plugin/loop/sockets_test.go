@@ -25,6 +25,8 @@ func (u *remote) String() string  { return u.addr }
 func (u *remote) Zone() wire.Zone { return wire.NewZone(wire.Root) }
 func (u *remote) Suspend(on bool) { u.suspended <- on }
 
+func (u *remote) State() (server.UpstreamState, string) { return server.UpstreamUp, "" }
+
 func (u *remote) Probe(ctx context.Context, qu server.Question) error {
 	m := servertest.Query(wire.Canonical(qu.Name).String(), uint16(qu.Type), 1232)
 	_, err := dns.ExchangeContext(ctx, m, u.addr)

@@ -8,7 +8,7 @@ function show(v) {
     const text = v.values[el.dataset.value];
     if (text === undefined || el.textContent === text) continue;
     el.textContent = text;
-    if ("badge" in el.dataset) el.className = "badge " + text;
+    if ("badge" in el.dataset) el.className = "badge " + text.replaceAll(" ", "-");
   }
   for (const el of document.querySelectorAll("[data-chart]")) {
     el.setAttribute("points", v.charts[el.dataset.chart] || "");
