@@ -2,6 +2,7 @@ package kubernetes
 
 import (
 	"cmp"
+	"net/netip"
 	"slices"
 	"strings"
 )
@@ -17,6 +18,8 @@ type Inspector interface {
 	Service(namespace, name string) (ServiceInfo, bool)
 	// SlicesOf are the EndpointSlices of a Service.
 	SlicesOf(namespace, service string) []SliceInfo
+	// Behind is the Service whose own address addr is, or else, of those that have a published endpoint there, the first by name.
+	Behind(addr netip.Addr) (name ServiceName, ok bool)
 	// PodsOf are the Pods of a namespace; known is false where nobody has told.
 	PodsOf(namespace string) (pods []PodInfo, known bool)
 }
@@ -150,6 +153,30 @@ func (x *Index) SlicesOf(namespace, service string) (out []SliceInfo) {
 		out = append(out, SliceInfo{EndpointSlice: s.object(namespace, service)})
 	}
 	return out
+}
+
+// Behind implements Inspector.
+func (x *Index) Behind(addr netip.Addr) (name ServiceName, ok bool) {
+	b, own := addr.As16(), false
+	for p := x.byAddr.find(&b); ; {
+		c := p.next()
+		if c == nil {
+			return name, ok
+		}
+		e := c.entry.Load()
+		if e == nil || !e.space.exists.Load() {
+			continue
+		}
+		namespace, service := splitKey(e.key)
+		found, its := ServiceName{namespace, service}, e.svc.has(addr)
+		if !ok || its && !own || its == own && found.less(name) {
+			name, ok, own = found, true, its
+		}
+	}
+}
+
+func (n ServiceName) less(o ServiceName) bool {
+	return cmp.Or(strings.Compare(n.Namespace, o.Namespace), strings.Compare(n.Name, o.Name)) < 0
 }
 
 // object is the EndpointSlice that s was made of, without its name.

@@ -6,6 +6,7 @@ import (
 	"iter"
 	"log/slog"
 	"maps"
+	"net/netip"
 	"slices"
 	"strings"
 
@@ -115,6 +116,27 @@ func (v *Inventory) SlicesOf(namespace, service string) (out []SliceInfo) {
 		}
 	}
 	return out
+}
+
+// Behind implements Inspector.
+func (v *Inventory) Behind(addr netip.Addr) (name ServiceName, ok bool) {
+	for i := range v.Services {
+		if s := &v.Services[i]; slices.Contains(s.ClusterIPs, addr) {
+			return ServiceName{s.Namespace, s.Name}, true
+		}
+	}
+	for i := range v.Slices {
+		sl := &v.Slices[i]
+		if !slices.ContainsFunc(sl.Endpoints, func(e Endpoint) bool { return e.Addr == addr }) {
+			continue
+		}
+		s, known := v.Service(sl.Namespace, sl.EndpointSlice.Service)
+		published := func(e Endpoint) bool { return e.Addr == addr && s.Published(&e) }
+		if found := (ServiceName{s.Namespace, s.Name}); known && slices.ContainsFunc(sl.Endpoints, published) && (!ok || found.less(name)) {
+			name, ok = found, true
+		}
+	}
+	return name, ok
 }
 
 // PodsOf implements Inspector.

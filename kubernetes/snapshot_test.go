@@ -434,7 +434,7 @@ func FuzzSnapshot(f *testing.F) {
 		was, is := newIndex(&o), newIndex(&o)
 		was.restore(&s.objects)
 		var again bytes.Buffer
-		if err := encodeSnapshot(&again, heading{Format: snapshotFormat}, was.objects); err != nil {
+		if err := encodeSnapshot(&again, heading{Format: snapshotFormat}, was.Objects); err != nil {
 			t.Fatal(err)
 		}
 		if s, err = decodeSnapshot(&again, scope{}); err != nil {

@@ -4,14 +4,16 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/miekg/dns"
+
 	"github.com/clusterdns/clusterdns/kubernetes"
 )
 
 // explainAbsence judges a name of the cluster that does not resolve.
-func (s *subject) explainAbsence(x *Explanation) {
+func (s *subject) explainAbsence(e *Explainer, x *Explanation) {
 	namespace, service := s.exists()
 	switch {
-	case s.failed(x):
+	case s.failed(e, x):
 	case !namespace:
 		s.noNamespace(x)
 	case s.address != "" || s.service == "":
@@ -19,12 +21,12 @@ func (s *subject) explainAbsence(x *Explanation) {
 	case !service:
 		s.noService(x)
 	default:
-		s.noRecords(x)
+		s.noRecords(e, x)
 	}
 }
 
 // failed judges a lookup in which the cluster's own names fail.
-func (s *subject) failed(x *Explanation) bool {
+func (s *subject) failed(e *Explainer, x *Explanation) bool {
 	for i := range x.Candidates {
 		c := &x.Candidates[i]
 		if _, in := s.cluster.cut(c.Name); !in {
@@ -36,12 +38,19 @@ func (s *subject) failed(x *Explanation) bool {
 			case a.failure() == "":
 			case a.NotAsked:
 				x.rule(Unknown, "leads to %s, which is outside the cluster and was %s", strings.TrimSuffix(a.chain[len(a.chain)-1], "."), notAsked)
-				x.next("clusterdns explain -server ADDRESS-OF-THE-CLUSTER-DNS%s %s", x.client, quote(x.Name))
+				x.askInCluster(strings.TrimSuffix(c.Name, "."))
 				s.show(x)
+				return true
+			case len(a.chain) > 0 && e.subjectOf(a.chain[len(a.chain)-1]) != nil && len(a.Reasons) > 0:
+				x.rule(Absent, "does not resolve: %s", a.Reasons[0])
+				x.Service = nil
+				if b := s.show(x); b != nil {
+					x.kubectl("-n %s get service %s -o jsonpath='{.spec.externalName}'", quote(b.info.Namespace), quote(b.info.Name))
+				}
 				return true
 			case len(a.chain) > 0:
 				x.rule(Unknown, "leads to %s, which could not be looked up: %s", strings.TrimSuffix(a.chain[len(a.chain)-1], "."), a.failure())
-				x.next("clusterdns explain -server ADDRESS-OF-THE-UPSTREAM %s", quote(a.chain[len(a.chain)-1]))
+				e.askUpstream(x, a.chain[len(a.chain)-1])
 				s.show(x)
 				return true
 			default:
@@ -163,14 +172,13 @@ func (s *subject) noPod(x *Explanation) {
 }
 
 // noRecords is for names at or below a Service that exists.
-func (s *subject) noRecords(x *Explanation) {
+func (s *subject) noRecords(e *Explainer, x *Explanation) {
 	b := s.show(x)
 	total, ready, published := b.counts(s)
 	all, _, _ := b.counts(&subject{})
 	switch {
 	case b.info.Type == kubernetes.ExternalName && s.endpoint == "" && s.port == "":
-		x.rule(Absent, "is another name for %s, which does not exist", strings.TrimSuffix(b.info.ExternalName, "."))
-		x.again("%s", quote(strings.TrimSuffix(b.info.ExternalName, ".")+"."))
+		s.noTarget(e, b, x)
 	case s.port != "":
 		s.noPort(b, x)
 	case s.endpoint != "" && total == 0:
@@ -183,6 +191,30 @@ func (s *subject) noRecords(x *Explanation) {
 	default:
 		x.rule(Absent, "exists, but has no address of a family that was asked for")
 	}
+}
+
+// noTarget is for an ExternalName Service whose target does not exist, or the last of those that it leads to.
+func (s *subject) noTarget(e *Explainer, b *backing, x *Explanation) {
+	target := dns.CanonicalName(b.info.ExternalName)
+	chain := []string{target}
+	for i := range x.Candidates {
+		for j := range x.Candidates[i].Answers {
+			if c := x.Candidates[i].Answers[j].chain; len(c) > 0 && c[0] == target {
+				chain = c
+			}
+		}
+	}
+	last := chain[len(chain)-1]
+	x.rule(Absent, "is another name for %s, which does not exist", strings.TrimSuffix(strings.Join(chain, ", which is one for "), "."))
+	x.Verdict.Summary = strings.ReplaceAll(x.Verdict.Summary, "., which is", ", which is")
+	x.again("%s", quote(last))
+	namespace, service := b.info.Namespace, b.info.Name
+	if len(chain) > 1 { // the one that names what does not exist
+		if at := e.subjectOf(chain[len(chain)-2]); at != nil && at.service != "" {
+			namespace, service = at.namespace, at.service
+		}
+	}
+	x.kubectl("-n %s get service %s -o jsonpath='{.spec.externalName}'", quote(namespace), quote(service))
 }
 
 func (s *subject) noPort(b *backing, x *Explanation) {

@@ -28,10 +28,11 @@ type Answer struct {
 	// NotAsked: the name, or what its CNAMEs lead to, is outside the cluster, and nobody is known who could be asked.
 	NotAsked bool `json:"notAsked,omitempty"`
 
-	found  bool     // it has records of the type
-	chain  []string // names that CNAMEs led to
-	target string   // of the first PTR record
-	nobody bool     // no directive answers the name
+	found  bool         // it has records of the type
+	addrs  []netip.Addr // of A and AAAA records
+	chain  []string     // names that CNAMEs led to
+	target string       // of the first PTR record
+	nobody bool         // no directive answers the name
 }
 
 // Asker asks a DNS server one question.
@@ -61,6 +62,9 @@ func (a *Answer) read(m *dns.Msg) {
 			a.chain = append(a.chain, dns.CanonicalName(c.Target))
 			data = "CNAME " + data
 		}
+		if addr, err := netip.ParseAddr(data); err == nil { // of an A or AAAA record
+			a.addrs = append(a.addrs, addr)
+		}
 		if p, ok := rr.(*dns.PTR); ok && a.target == "" {
 			a.target = dns.CanonicalName(p.Ptr)
 		}
@@ -68,6 +72,7 @@ func (a *Answer) read(m *dns.Msg) {
 		a.Records = append(a.Records, data)
 	}
 	slices.Sort(a.Records[len(a.chain):]) // the server may shuffle them; CNAMEs stand before
+	slices.SortFunc(a.addrs, netip.Addr.Compare)
 	if opt := m.IsEdns0(); opt != nil {
 		for _, o := range opt.Option {
 			if e, ok := o.(*dns.EDNS0_EDE); ok {

@@ -31,12 +31,34 @@ func (s *subject) explainPresence(x *Explanation) {
 	b.judge(s, x)
 }
 
+// explainOverride judges the name of a Service that another directive answers with other addresses than the Service's. It says nothing where they are the Service's.
+func (s *subject) explainOverride(x *Explanation, c *Candidate) bool {
+	b, ok := s.cluster.look(s.namespace, s.service)
+	if !ok || s.other != nil || b.info.Type == kubernetes.ExternalName {
+		return false
+	}
+	for _, a := range c.addrs() {
+		if slices.Contains(b.info.ClusterIPs, a) || slices.ContainsFunc(b.slices, func(sl kubernetes.SliceInfo) bool {
+			return slices.ContainsFunc(sl.Endpoints, func(e kubernetes.Endpoint) bool { return e.Addr == a })
+		}) {
+			return false
+		}
+	}
+	x.Service = b.report
+	x.rule(Broken, "resolves, but not to Service %s/%s: the directive %s of the Corefile stands before it", b.info.Namespace, b.info.Name, c.override())
+	x.kubectl("-n %s get service %s", quote(b.info.Namespace), quote(b.info.Name))
+	return true
+}
+
 // judge says whether connecting to a Service whose name resolves will work.
 func (b *backing) judge(s *subject, x *Explanation) {
 	total, ready, published := b.counts(s)
 	switch {
 	case total == 0:
 		b.judgeEmpty(x, Broken)
+		return
+	case ready == 0 && b.draining(s) > 0:
+		b.judgeDraining(s, x)
 		return
 	case ready == 0:
 		b.judgeUnready(s, x, Broken, total, published)
@@ -183,6 +205,9 @@ func (b *backing) judgeEmpty(x *Explanation, k Kind) {
 		x.kubectl("-n %s get pods --show-labels", ns)
 		return
 	}
+	if b.report.Selector == "unknown" {
+		x.kubectl("-n %s get service %s -o jsonpath='{.spec.selector}'", ns, name)
+	}
 	x.kubectl("-n %s get endpointslices -l kubernetes.io/service-name=%s", ns, name)
 }
 
@@ -229,12 +254,36 @@ func plural(n int, what string) string {
 	return strconv.Itoa(n) + " " + what + "s"
 }
 
+// draining is how many endpoints get connections though none is ready: those that are terminating and still serve, of a Service whose address kube-proxy
+// serves (https://kubernetes.io/docs/reference/networking/virtual-ips/#traffic-to-terminating-endpoints).
+func (b *backing) draining(s *subject) (n int) {
+	if b.info.Headless || s.endpoint != "" {
+		return 0
+	}
+	for i := range b.report.Slices {
+		for j := range b.report.Slices[i].Endpoints {
+			if e := &b.report.Slices[i].Endpoints[j]; e.Terminating && e.Serving {
+				n++
+			}
+		}
+	}
+	return n
+}
+
+// judgeDraining is for a Service that works until its last Pods have ended.
+func (b *backing) judgeDraining(s *subject, x *Explanation) {
+	n := b.draining(s)
+	x.rule(Works, "resolves, and connections go to %s still: no other is ready", plural(n, "endpoint")+verb(n, " that is terminating", " that are terminating"))
+	x.note("once %s ended, nothing answers", verb(n, "it has", "they have"))
+	if b.info.Labelled != nil {
+		x.kubectl("-n %s get pods -l %s", quote(b.info.Namespace), quote(b.report.Selector))
+	}
+	x.kubectl("-n %s get events --sort-by=.lastTimestamp", quote(b.info.Namespace))
+}
+
 // judgeUnready is for a Service none of whose endpoints is ready, or none of those that the name stands for.
 func (b *backing) judgeUnready(s *subject, x *Explanation, k Kind, total, published int) {
-	state := fmt.Sprintf("0 of %s are ready", plural(total, "endpoint"))
-	if total == 1 {
-		state = "its one endpoint is not ready"
-	}
+	state := b.unreadyText(s, total)
 	switch {
 	case k == Absent:
 		x.rule(k, "does not resolve: %s", state)
@@ -253,6 +302,27 @@ func (b *backing) judgeUnready(s *subject, x *Explanation, k Kind, total, publis
 		}
 	}
 	x.kubectl("-n %s get endpointslices -l kubernetes.io/service-name=%s -o yaml", quote(b.info.Namespace), quote(b.info.Name))
+}
+
+// unreadyText says of endpoints none of which is ready what they are.
+func (b *backing) unreadyText(s *subject, total int) string {
+	ending := 0
+	for i := range b.report.Slices {
+		for j := range b.report.Slices[i].Endpoints {
+			if e := &b.report.Slices[i].Endpoints[j]; e.Terminating && (s.endpoint == "" || e.named(s.endpoint)) {
+				ending++
+			}
+		}
+	}
+	switch {
+	case total == 1 && ending == 1:
+		return "its one endpoint is terminating"
+	case total == 1:
+		return "its one endpoint is not ready"
+	case ending == total:
+		return fmt.Sprintf("all %d endpoints are terminating", total)
+	}
+	return fmt.Sprintf("0 of %s are ready", plural(total, "endpoint"))
 }
 
 // quote makes a word one word of a shell.

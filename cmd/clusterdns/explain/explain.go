@@ -251,13 +251,25 @@ func findPod(snap *snapshot.Snapshot, name, from string) (*kubernetes.PodInfo, e
 	return nil, fmt.Errorf("-pod: there is no Pod %s in namespace %s", pod, namespace)
 }
 
+// resolverNDots is what resolvers take where resolv.conf has no ndots (resolv.conf(5)).
+const resolverNDots = 1
+
 // ask makes a Pod the client: what flags said before stays.
 func (r *Request) ask(p *kubernetes.PodInfo) {
 	r.From, r.Pod = p.Namespace, p.Name
-	if n, err := strconv.Atoi(p.NDots); err == nil && r.NDots < 0 {
+	own := p.DNSPolicy == "None" // its resolv.conf has what its dnsConfig says, and nothing else
+	switch n, err := strconv.Atoi(p.NDots); {
+	case r.NDots >= 0:
+	case err == nil:
 		r.NDots = min(max(n, 0), 15)
+	case own:
+		r.NDots = resolverNDots
 	}
-	if len(p.Searches) > 0 && r.Search == nil {
+	switch {
+	case r.Search != nil:
+	case own:
+		r.Search = append([]string{}, p.Searches...)
+	default:
 		r.More = p.Searches
 	}
 	switch {

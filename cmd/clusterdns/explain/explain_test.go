@@ -67,6 +67,40 @@ func corefile(t *testing.T, upstream string) string {
 	return file
 }
 
+// layered writes a Corefile in which other directives than kubernetes and forward answer, too. No Pod of 10.244.6.0/24 may ask for MX, or anything of secret.example.com.
+func layered(t *testing.T, upstream string) string {
+	t.Helper()
+	plain, err := os.ReadFile(corefile(t, upstream))
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(t.TempDir(), "Corefile")
+	text := "secret.example.com:1053 {\n acl {\n  block type A net 10.244.6.0/24\n }\n forward . " + upstream + "\n}\n" +
+		strings.Replace(string(plain), ".:1053 {\n", `.:1053 {
+ rewrite name exact old-db.example.com mysql.service-lab.svc.cluster.local
+ template IN A made.example.com {
+  answer "{{ .Name }} 60 IN A 192.0.2.9"
+ }
+ template IN ANY never.example.com {
+  rcode NXDOMAIN
+ }
+ hosts {
+  192.0.2.7 pinned.example.com
+  10.96.100.20 vip.example.com
+  10.9.9.9 web-svc.service-lab.svc.cluster.local
+  fallthrough
+ }
+ file zone.example.db zone.example.org
+`, 1)
+	zone := "$ORIGIN zone.example.org.\n@ 60 IN SOA ns hostmaster 1 60 60 60 60\n@ 60 IN NS ns\nns 60 IN A 192.0.2.8\nwww 60 IN A 192.0.2.10\n"
+	for name, text := range map[string]string{file: text, filepath.Join(filepath.Dir(file), "zone.example.db"): zone} {
+		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return file
+}
+
 func run(t *testing.T, args ...string) (out, errs string, exit int) {
 	t.Helper()
 	var stdout, stderr bytes.Buffer
@@ -75,14 +109,16 @@ func run(t *testing.T, args ...string) (out, errs string, exit int) {
 }
 
 // TestGolden runs each file of testdata: the arguments on the first line, then what is printed and the exit status. CONF is a
-// Corefile with an upstream server, DEMO and OURS are folders of manifests. With UPDATE_GOLDEN=1 in the environment what is printed is written there.
+// Corefile with an upstream server, LAYERS one with more directives, DEMO and OURS are folders of manifests; UPSTREAM is that server, and SERVER one that
+// serves CONF. With UPDATE_GOLDEN=1 in the environment what is printed is written there.
 func TestGolden(t *testing.T) {
 	t.Parallel()
 	files, err := filepath.Glob("testdata/*.txt")
 	if err != nil || len(files) == 0 {
 		t.Fatal("no golden files:", err)
 	}
-	conf := corefile(t, upstream(t))
+	up := upstream(t)
+	conf, layers, served := corefile(t, up), layered(t, up), serve(t, corefile(t, up))
 	for _, file := range files {
 		t.Run(strings.TrimSuffix(filepath.Base(file), ".txt"), func(t *testing.T) {
 			t.Parallel()
@@ -96,6 +132,10 @@ func TestGolden(t *testing.T) {
 				switch args[i] {
 				case "CONF":
 					args[i] = conf
+				case "LAYERS":
+					args[i] = layers
+				case "SERVER":
+					args[i] = served
 				case "DEMO":
 					args[i] = demo
 				case "OURS":
@@ -103,7 +143,7 @@ func TestGolden(t *testing.T) {
 				}
 			}
 			out, errs, exit := run(t, args...)
-			got := strings.NewReplacer(conf, "CONF", demo, "DEMO", "testdata/cluster", "OURS").Replace(fmt.Sprintf("%s%sexit %d\n", out, errs, exit))
+			got := strings.NewReplacer(conf, "CONF", layers, "LAYERS", up, "UPSTREAM", served, "SERVER", demo, "DEMO", "testdata/cluster", "OURS").Replace(fmt.Sprintf("%s%sexit %d\n", out, errs, exit))
 			if os.Getenv("UPDATE_GOLDEN") != "" {
 				if err := os.WriteFile(file, []byte(command+"\n"+got), 0o600); err != nil {
 					t.Fatal(err)
@@ -120,13 +160,7 @@ func TestGolden(t *testing.T) {
 // TestServer asks a server over the network, which knows reasons but no objects.
 func TestServer(t *testing.T) {
 	t.Parallel()
-	c := parse(t, corefile(t, upstream(t)))
-	off, err := config.NewOffline(t.Context(), c, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(off.Close)
-	s := servertest.Start(t, off.Listeners()[0].Blocks...)
+	addr := serve(t, corefile(t, upstream(t)))
 	for name, want := range map[string]struct {
 		exit int
 		text []string
@@ -138,13 +172,24 @@ func TestServer(t *testing.T) {
 		"www.fail.example.com.":  {1, []string{"UNKNOWN: could not be looked up: SERVFAIL"}},
 		"_grpc._tcp.web-svc.svc": {3, []string{"ABSENT"}},
 	} {
-		out, errs, exit := run(t, "-server", s.Addr, name)
+		out, errs, exit := run(t, "-server", addr, name)
 		for _, text := range want.text {
 			if exit != want.exit || !strings.Contains(out, text) {
 				t.Errorf("%s: exit %d, want %d and %q in\n%s%s", name, exit, want.exit, text, out, errs)
 			}
 		}
 	}
+}
+
+// serve serves a Corefile over the network.
+func serve(t *testing.T, file string) (addr string) {
+	t.Helper()
+	off, err := config.NewOffline(t.Context(), parse(t, file), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(off.Close)
+	return servertest.Start(t, off.Listeners()[0].Blocks...).Addr
 }
 
 func parse(t *testing.T, file string) *config.Config {

@@ -141,14 +141,14 @@ func (b *backing) slice(s *kubernetes.SliceInfo) Slice {
 		if p := b.podOf(&r); r.Pod == "" && p != nil && b.info.Selects(p.Labels) {
 			r.Pod, r.Node = p.Name, p.Node
 		}
-		r.Why = why(&r)
+		r.Why = why(&r, b.info.Headless)
 		out.Endpoints = append(out.Endpoints, r)
 	}
 	return out
 }
 
 // why says in a few words why an endpoint is published or not.
-func why(e *Endpoint) string {
+func why(e *Endpoint, headless bool) string {
 	state := "not ready"
 	switch {
 	case e.Ready:
@@ -163,6 +163,8 @@ func why(e *Endpoint) string {
 		return state
 	case e.Published:
 		return state + "; published because the Service has publishNotReadyAddresses"
+	case !headless && e.Terminating && e.Serving:
+		return state + "; gets connections only while no other is ready"
 	}
 	return state + "; left out"
 }
