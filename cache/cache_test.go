@@ -201,11 +201,11 @@ func TestMemory(t *testing.T) {
 	if got > limit {
 		t.Errorf("%d entries take %d bytes, want at most %d", entries, got, limit)
 	}
-	if kept := size(t, c, "entries", "success"); kept < entries {
+	if kept := size(t, c, "coredns_cache_entries", "success"); kept < entries {
 		t.Errorf("%v entries are kept, want %d", kept, entries)
 	}
-	if counted := size(t, c, "bytes", "success"); counted < float64(got)*0.8 || counted > float64(got)*1.2 {
-		t.Errorf("coredns_cache_bytes says %v, the heap grew by %d", counted, got)
+	if counted := size(t, c, "clusterdns_cache_bytes", "success"); counted < float64(got)*0.8 || counted > float64(got)*1.2 {
+		t.Errorf("clusterdns_cache_bytes says %v, the heap grew by %d", counted, got)
 	}
 	runtime.KeepAlive(d)
 }
@@ -217,12 +217,13 @@ func size(t *testing.T, c *cache.Cache, name, typ string) float64 {
 	done := make(chan error, 1)
 	go func() { done <- c.Run(ctx) }()
 	defer func() { cancel(); <-done }()
-	for {
-		if v, ok := gauge(t, c.Metrics(), "coredns_cache_"+name, typ); ok {
+	for end := time.Now().Add(30 * time.Second); time.Now().Before(end); runtime.Gosched() {
+		if v, ok := gauge(t, c.Metrics(), name, typ); ok {
 			return v
 		}
-		runtime.Gosched()
 	}
+	t.Fatalf("there is no %s of type %s", name, typ)
+	return 0
 }
 
 func gauge(t *testing.T, m prometheus.Collector, name, typ string) (float64, bool) {
@@ -252,7 +253,7 @@ func TestFloodHoldsTheCap(t *testing.T) {
 	fill(t, d, 5000, "name-%d.example.org.")
 	fill(t, d, 5000, "name-%d.nx.test.")
 	for _, typ := range []string{"success", "denial"} {
-		if n := size(t, c, "entries", typ); n > 1024 || n < 900 {
+		if n := size(t, c, "coredns_cache_entries", typ); n > 1024 || n < 900 {
 			t.Errorf("%v entries of %s are kept, want 1024", n, typ)
 		}
 		if n, ok := gauge(t, c.Metrics(), "coredns_cache_evictions_total", typ); !ok || n < 3900 {
@@ -267,7 +268,7 @@ func TestFloodOfHugeReplies(t *testing.T) {
 	c := cache.New(parse(t, "cache {\n success 1024\n}"), cache.NewMetrics(nil))
 	d := servertest.Direct(block(c, answer{250}))
 	fill(t, d, 3000, "name-%d.example.org.")
-	if n := size(t, c, "bytes", "success"); n > 1<<20 || n < 1<<19 {
+	if n := size(t, c, "clusterdns_cache_bytes", "success"); n > 1<<20 || n < 1<<19 {
 		t.Errorf("the cache holds %v bytes, want about 1 MiB", n)
 	}
 }

@@ -72,7 +72,7 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 	m := &Metrics{
 		by: map[labels]*counters{}, live: map[*Cache]bool{},
 		entries:    desc("entries", "Entries in the cache.", all),
-		bytes:      desc("bytes", "Memory that the entries of the cache take, in bytes.", all),
+		bytes:      prometheus.NewDesc("clusterdns_cache_bytes", "Memory that the entries of the cache take, in bytes.", all, nil), // CoreDNS has none
 		hits:       desc("hits_total", "Queries that the cache answered.", all),
 		evictions:  desc("evictions_total", "Entries that had to go because the cache was full.", all),
 		misses:     desc("misses_total", "Queries that the cache could not answer.", few),

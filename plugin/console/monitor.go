@@ -96,7 +96,7 @@ func families() []family {
 		{"directive", "coredns_dns_responses_total", "plugin"},
 		{"dropped", "clusterdns_dns_dropped_total", ""},
 		{"cache.entries", "coredns_cache_entries", "zones"},
-		{"cache.bytes", "coredns_cache_bytes", "zones"},
+		{"cache.bytes", "clusterdns_cache_bytes", "zones"},
 		{"cache.hits", "coredns_cache_hits_total", "zones"},
 		{"cache.requests", "coredns_cache_requests_total", "zones"},
 		{"cache.evictions", "coredns_cache_evictions_total", "zones"},

@@ -3,16 +3,21 @@
 package main
 
 import (
+	"bytes"
 	"encoding/binary"
 	"fmt"
 	"net"
+	"os"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
 
-// internal are the servers that this program is itself, when it starts itself again. It returns only with what ended it.
+// internal are the servers that this program is itself, when it starts itself again, and the reader of a log. It returns only with what ended it.
 func internal(what, addr string) error {
+	if what == "internal-reader" {
+		return readLines()
+	}
 	conn, err := net.ListenPacket("udp", addr)
 	if err != nil {
 		return err
@@ -34,6 +39,31 @@ func internal(what, addr string) error {
 		return datagrams(udp, answer)
 	}
 	return fmt.Errorf("unknown command %s", what)
+}
+
+// lostLines is how the log says that lines could not be written.
+const lostLines = "plugin/log: "
+
+// readLines reads a log from standard input to its end, and then prints how many lines there were and how many are said to be lost.
+func readLines() error {
+	lines, lost := 0, 0
+	buf, rest := make([]byte, 64<<10), 0
+	for {
+		n, err := os.Stdin.Read(buf[rest:])
+		text := buf[:rest+n]
+		end := bytes.LastIndexByte(text, '\n') + 1
+		lines += bytes.Count(text[:end], []byte{'\n'})
+		if i := bytes.Index(text[:end], []byte(lostLines)); i >= 0 {
+			said := 0
+			_, _ = fmt.Sscan(string(text[i+len(lostLines):end]), &said)
+			lost += said
+		}
+		rest = copy(buf, text[end:])
+		if err != nil {
+			_, err = fmt.Println(lines, lost)
+			return err
+		}
+	}
 }
 
 // streams echoes what comes over TCP: all messages that one read brings go back in one write.

@@ -44,6 +44,7 @@ func run(ctx context.Context, o *options, w workload, port string, pid int, firs
 		return result{}, err
 	}
 	r.user, r.system, r.qps, r.lost = (u1-u0)/out.completed, (s1-s0)/out.completed, out.qps, out.lost/max(out.sent, 1)
+	r.completed = out.completed
 	return r, nil
 }
 

@@ -6,6 +6,7 @@
 //
 //	go run ./test/bench                       # clusterdns and the echo server, every workload
 //	go run ./test/bench -run 'cluster|nx'     # some workloads
+//	go run ./test/bench -log -run 'cluster-A$|nx|cached'   # what logging every query costs, side by side
 //	go run ./test/bench -markdown -o docs/benchmarks.md   # into that page, between its markers
 //	go run ./test/bench -server 'knot=knotd -c {dir}/knot.conf' -server 'dnsmasq=dnsmasq -k -C {dir}/dnsmasq.conf'
 //
@@ -36,6 +37,7 @@ type options struct {
 	rate     int
 	only     *regexp.Regexp
 	servers  []string
+	log      bool
 	markdown bool
 	into     string
 	started  time.Time
@@ -43,14 +45,18 @@ type options struct {
 
 func main() {
 	if len(os.Args) > 2 && strings.HasPrefix(os.Args[1], "internal-") {
-		fmt.Fprintln(os.Stderr, "bench:", internal(os.Args[1], os.Args[2]))
-		os.Exit(1)
+		if err := internal(os.Args[1], os.Args[2]); err != nil {
+			fmt.Fprintln(os.Stderr, "bench:", err)
+			os.Exit(1)
+		}
+		return
 	}
 	var o options
 	flag.IntVar(&o.seconds, "seconds", 1, "how long each workload runs against each server in a round")
 	flag.IntVar(&o.rounds, "rounds", 3, "how often all is repeated; the median counts")
 	flag.IntVar(&o.services, "services", 8000, "Services in the generated cluster")
 	flag.IntVar(&o.rate, "rate", 5000, "queries a second at which latency is measured")
+	flag.BoolVar(&o.log, "log", false, "add clusterdns with the directive log, its lines read from a pipe by another process, and compare it with clusterdns without")
 	flag.BoolVar(&o.markdown, "markdown", false, "print the tables as Markdown")
 	flag.StringVar(&o.into, "o", "", "write into `FILE`, between its lines "+beginMark+" and "+endMark+" if it has them")
 	run := flag.String("run", ".", "run the workloads whose name matches this expression")
@@ -97,7 +103,7 @@ func bench(ctx context.Context, o *options) error {
 	}
 	r := &report{options: o, loads: loads, results: map[string]map[string][]result{}, before: loadAverage()}
 	o.progress("building clusterdns")
-	if r.servers, err = prepare(ctx, dir, o.servers); err != nil {
+	if r.servers, err = prepare(ctx, dir, o); err != nil {
 		return err
 	}
 	defer stopAll(r.servers)
@@ -111,6 +117,11 @@ func bench(ctx context.Context, o *options) error {
 	}
 	for _, s := range r.servers {
 		r.resident = append(r.resident, residentMemory(s.cmd.Process.Pid))
+	}
+	if o.log {
+		if r.lines, err = r.linesWritten(); err != nil {
+			return err
+		}
 	}
 	o.progress("start with an API server")
 	r.apiStart = apiStart(ctx)

@@ -25,15 +25,22 @@ const (
 	loadCore   = "1"
 )
 
-// echoName is the server that the ratios are to.
-const echoName = "echo"
+// The servers that are there always: echoName is what the ratios are to. loggingName is there with -log.
+const (
+	echoName    = "echo"
+	ownName     = "clusterdns"
+	loggingName = "clusterdns+log"
+)
 
 // subject is a server to measure.
 type subject struct {
 	name    string
-	command []string // placeholders are replaced
-	files   bool     // it wants a folder with the cluster in other servers' formats
-	foreign bool     // it came by -server, and need not know every workload
+	command []string     // placeholders are replaced
+	files   bool         // it wants a folder with the cluster in other servers' formats
+	foreign bool         // it came by -server, and need not know every workload
+	log     bool         // it logs every query
+	reader  *exec.Cmd    // who reads that
+	read    bytes.Buffer // and says how much it was
 	port    string
 	cmd     *exec.Cmd
 	took    time.Duration // from its start to its first answer
@@ -44,6 +51,7 @@ type subject struct {
 type result struct {
 	user, system float64 // CPU microseconds a query
 	qps          float64
+	completed    float64 // queries that were answered while qps was measured
 	lost         float64 // share of queries without an answer
 	p50, p99     time.Duration
 }
@@ -68,7 +76,7 @@ func requirements() error {
 
 // corefile is the stock one of kubeadm, with the cluster from files, and the upstream that this program is.
 const corefile = `.:{port} {
-    errors
+    errors{log}
     health 127.0.0.1:0 {
         lameduck 1s
     }
@@ -92,7 +100,7 @@ const corefile = `.:{port} {
 `
 
 // prepare builds clusterdns as it is released, and lists the servers.
-func prepare(ctx context.Context, dir string, more []string) ([]*subject, error) {
+func prepare(ctx context.Context, dir string, o *options) ([]*subject, error) {
 	bin := filepath.Join(dir, "clusterdns")
 	build := exec.CommandContext(ctx, "go", "build", "-trimpath", "-ldflags", "-s -w", "-o", bin, "github.com/clusterdns/clusterdns/cmd/clusterdns")
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
@@ -105,9 +113,12 @@ func prepare(ctx context.Context, dir string, more []string) ([]*subject, error)
 	}
 	out := []*subject{
 		{name: echoName, command: []string{self, "internal-echo", "{addr}:{port}"}},
-		{name: "clusterdns", command: []string{bin, "-quiet", "-conf", "{dir}/Corefile"}},
+		{name: ownName, command: []string{bin, "-quiet", "-conf", "{dir}/Corefile"}},
 	}
-	for _, m := range more {
+	if o.log {
+		out = append(out, &subject{name: loggingName, command: out[1].command, log: true})
+	}
+	for _, m := range o.servers {
 		name, command, _ := strings.Cut(m, "=")
 		out = append(out, &subject{name: name, command: strings.Fields(command), files: true, foreign: true})
 	}
@@ -124,7 +135,7 @@ func startAll(ctx context.Context, o *options, dir string, servers []*subject) e
 		return err
 	}
 	upstream := freePort()
-	if _, err := start(ctx, "", loadCore, self, "internal-upstream", "127.0.0.1:"+upstream); err != nil {
+	if _, err := start(ctx, "", loadCore, nil, self, "internal-upstream", "127.0.0.1:"+upstream); err != nil {
 		return err
 	}
 	for _, s := range servers {
@@ -144,7 +155,7 @@ func (s *subject) start(ctx context.Context, o *options, dir, upstream string) e
 		return err
 	}
 	fill := strings.NewReplacer("{addr}", "127.0.0.1", "{port}", s.port, "{upstream}", "127.0.0.1:"+upstream, "{dir}", own,
-		"{upstream-port}", upstream, "{cluster}", filepath.Join(dir, "cluster.json"), "{user}", currentUser())
+		"{upstream-port}", upstream, "{cluster}", filepath.Join(dir, "cluster.json"), "{user}", currentUser(), "{log}", s.directive())
 	if err := os.WriteFile(filepath.Join(own, "Corefile"), []byte(fill.Replace(corefile)), 0o600); err != nil {
 		return err
 	}
@@ -157,9 +168,17 @@ func (s *subject) start(ctx context.Context, o *options, dir, upstream string) e
 	for i, a := range s.command {
 		args[i] = fill.Replace(a)
 	}
+	var lines *os.File
+	if s.log {
+		var err error
+		if lines, err = s.readLog(ctx); err != nil {
+			return err
+		}
+		defer lines.Close()
+	}
 	begin := time.Now()
 	var err error
-	if s.cmd, err = start(ctx, own, serverCore, args...); err != nil {
+	if s.cmd, err = start(ctx, own, serverCore, lines, args...); err != nil {
 		return err
 	}
 	if err := awaitAnswer(ctx, "127.0.0.1:"+s.port); err != nil {
@@ -170,6 +189,61 @@ func (s *subject) start(ctx context.Context, o *options, dir, upstream string) e
 	return nil
 }
 
+// directive is the line of the Corefile by which the server logs.
+func (s *subject) directive() string {
+	if s.log {
+		return "\n    log"
+	}
+	return ""
+}
+
+// readLog starts a process that reads what the server logs from a pipe, as that of a container runtime does, on the core of the load. It gives the
+// end to write to.
+func (s *subject) readLog(ctx context.Context) (*os.File, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	from, to, err := os.Pipe()
+	if err != nil {
+		return nil, err
+	}
+	defer from.Close()
+	s.reader = exec.CommandContext(ctx, "taskset", "-c", loadCore, self, "internal-reader", "-")
+	s.reader.Stdin, s.reader.Stdout = from, &s.read
+	s.reader.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	if err := s.reader.Start(); err != nil {
+		to.Close()
+		return nil, err
+	}
+	return to, nil
+}
+
+// linesWritten ends the server that logs and says what became of the lines: one that drops them is cheap.
+func (r *report) linesWritten() (string, error) {
+	for _, s := range r.servers {
+		if !s.log {
+			continue
+		}
+		_ = s.cmd.Process.Signal(syscall.SIGTERM) // so that it writes what it has
+		if err := s.reader.Wait(); err != nil {
+			return "", err
+		}
+		var lines, lost int
+		if _, err := fmt.Sscan(s.read.String(), &lines, &lost); err != nil {
+			return "", err
+		}
+		queries := 0.0
+		for _, rs := range r.results {
+			for _, one := range rs[s.name] {
+				queries += one.completed
+			}
+		}
+		return fmt.Sprintf("%s wrote %d lines, and said that %d were lost; the throughput alone was measured with %.0f queries.", s.name, lines, lost, queries), nil
+	}
+	return "", errors.New("no server logs")
+}
+
 func stopAll(servers []*subject) {
 	for _, s := range servers {
 		if s.cmd != nil {
@@ -178,12 +252,16 @@ func stopAll(servers []*subject) {
 	}
 }
 
-// start runs a command on one core; what it says is kept for an error message.
-func start(ctx context.Context, dir, core string, command ...string) (*exec.Cmd, error) {
+// start runs a command on one core; what it says on standard error is kept for an error message, and what on standard output goes to a file, if
+// there is one.
+func start(ctx context.Context, dir, core string, stdout *os.File, command ...string) (*exec.Cmd, error) {
 	cmd := exec.CommandContext(ctx, "taskset", append([]string{"-c", core}, command...)...)
 	cmd.Dir = dir
 	cmd.Env = append(os.Environ(), "GOMAXPROCS=1")
-	cmd.Stderr, cmd.Stdout = new(bytes.Buffer), nil
+	cmd.Stderr = new(bytes.Buffer)
+	if stdout != nil {
+		cmd.Stdout = stdout
+	}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} // it ends with this program however that ends
 	return cmd, cmd.Start()
 }

@@ -55,7 +55,7 @@ func objects(n int) []runtime.Object {
 func BenchmarkStart(b *testing.B) {
 	api := kubetest.Start(b, objects(8000)...)
 	text := strings.NewReplacer("manifests {cluster}", "kubeconfig "+api.Kubeconfig("", kubetest.Token), "{port}", "0",
-		"{upstream}", "127.0.0.1:"+freePort(), "    bind 127.0.0.1\n", "").Replace(corefile)
+		"{log}", "", "{upstream}", "127.0.0.1:"+freePort(), "    bind 127.0.0.1\n", "").Replace(corefile)
 	name, ns := service(0)
 	q := pack(name+"."+ns+"."+zone, 1)
 	var total time.Duration

@@ -25,6 +25,7 @@ type report struct {
 	results  map[string]map[string][]result // by workload and server
 	resident []float64                      // by server, in MB
 	apiStart string
+	lines    string // what became of the lines of the log
 	before   string // load average
 }
 
@@ -66,19 +67,56 @@ func (r *report) starts() [][]string {
 	return out
 }
 
+// logging is the third table: what logging every query costs. Both servers are measured right after each other in each round, and the ratio of
+// the round in the middle counts.
+func (r *report) logging() [][]string {
+	var out [][]string
+	for _, l := range r.loads {
+		without, with := r.results[l.name][ownName], r.results[l.name][loggingName]
+		ratio := func(of func(result) float64) string {
+			var all []float64
+			for i := range min(len(without), len(with)) {
+				all = append(all, of(with[i])/of(without[i]))
+			}
+			if len(all) == 0 {
+				return "-"
+			}
+			slices.Sort(all)
+			return fmt.Sprintf("%.3f (%.3f to %.3f)", all[len(all)/2], all[0], all[len(all)-1])
+		}
+		out = append(out, []string{l.name, ratio(result.cpu), ratio(func(r result) float64 { return r.qps })})
+	}
+	return out
+}
+
+var loggingColumns = []string{"workload", "CPU/query with log : without", "queries/s with log : without"}
+
+type table struct {
+	head []string
+	rows [][]string
+}
+
+func (r *report) tables() []table {
+	out := []table{{columns, r.rows()}, {startColumns, r.starts()}}
+	if r.options.log {
+		out = append(out, table{loggingColumns, r.logging()})
+	}
+	return out
+}
+
 var startColumns = []string{"server", "start to first answer", "resident after the run"}
 
 func (r *report) toText(to io.Writer) {
-	for _, t := range []struct {
-		head []string
-		rows [][]string
-	}{{columns, r.rows()}, {startColumns, r.starts()}} {
+	for _, t := range r.tables() {
 		w := tabwriter.NewWriter(to, 0, 0, 2, ' ', tabwriter.AlignRight)
 		for _, row := range append([][]string{t.head}, t.rows...) {
 			fmt.Fprintln(w, strings.Join(row, "\t")+"\t")
 		}
 		_ = w.Flush() // to is in memory
 		fmt.Fprintln(to)
+	}
+	if r.lines != "" {
+		fmt.Fprintln(to, r.lines)
 	}
 }
 
@@ -97,15 +135,15 @@ func (r *report) toMarkdown(to io.Writer) {
 		fmt.Fprint(to, "The machine was shared and loaded: take the ratios for rough, and latency and start times for too long.\n\n")
 	}
 	fmt.Fprintf(to, "    go run ./test/bench%s\n\n", commandLine(os.Args[1:]))
-	for _, t := range []struct {
-		head []string
-		rows [][]string
-	}{{columns, r.rows()}, {startColumns, r.starts()}} {
+	for _, t := range r.tables() {
 		fmt.Fprintf(to, "| %s |\n|%s\n", strings.Join(t.head, " | "), strings.Repeat("---|", len(t.head)))
 		for _, row := range t.rows {
 			fmt.Fprintf(to, "| %s |\n", strings.Join(row, " | "))
 		}
 		fmt.Fprintln(to)
+	}
+	if r.lines != "" {
+		fmt.Fprintf(to, "%s\n\n", r.lines)
 	}
 }
 
