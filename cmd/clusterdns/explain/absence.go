@@ -20,6 +20,8 @@ func (s *subject) explainAbsence(e *Explainer, x *Explanation) {
 		s.noPod(x)
 	case !service:
 		s.noService(x)
+	case !s.tried(e, x):
+		s.notTried(x)
 	default:
 		s.noRecords(e, x)
 	}
@@ -127,6 +129,22 @@ func (e *Explainer) misspeltZone(x *Explanation) bool {
 		}
 	}
 	return false
+}
+
+// tried says whether one of the candidates is a name of the Service.
+func (s *subject) tried(e *Explainer, x *Explanation) bool {
+	return slices.ContainsFunc(x.Candidates, func(c Candidate) bool {
+		at := e.subjectOf(c.Name)
+		return at != nil && strings.EqualFold(at.service, s.service) && strings.EqualFold(at.namespace, s.namespace)
+	})
+}
+
+// notTried is for a Service that exists, and a client that does not find it by a name as short as this.
+func (s *subject) notTried(x *Explanation) {
+	b := s.show(x)
+	x.rule(Absent, "does not resolve: Service %s/%s exists, but none of the names that this client tries is its", b.info.Namespace, b.info.Name)
+	x.note("its search list and ndots make none of it: the full name is %s", s.full())
+	x.again("%s", quote(s.full()))
 }
 
 func (s *subject) noService(x *Explanation) {

@@ -25,6 +25,18 @@ type subject struct {
 	other              []string // labels that make no name of a cluster
 }
 
+// full is the name of a Service, or of what is below it, in full.
+func (s *subject) full() string {
+	name := s.service + "." + s.namespace + ".svc." + s.cluster.Zones[0]
+	switch {
+	case s.port != "":
+		return "_" + s.port + "._" + s.protocol + "." + name
+	case s.endpoint != "":
+		return s.endpoint + "." + name
+	}
+	return name
+}
+
 func (s *subject) exists() (namespace, service bool) {
 	namespace = s.cluster.hasNamespace(s.namespace)
 	_, service = s.cluster.Service(s.namespace, s.service)
