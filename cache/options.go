@@ -2,6 +2,7 @@ package cache
 
 import (
 	"errors"
+	"fmt"
 	"strconv"
 	"strings"
 	"time"
@@ -30,11 +31,24 @@ type Bounds struct {
 	MinTTL   time.Duration // the shortest
 }
 
+// String is the arguments of success and denial.
+func (b Bounds) String() string {
+	return fmt.Sprintf("%d %d %d", b.Capacity, int(b.TTL.Seconds()), int(b.MinTTL.Seconds()))
+}
+
 // Prefetch says when a popular answer is asked for again before it expires.
 type Prefetch struct {
 	Amount  int           // hits that make it popular; 0 for no prefetching
 	Gap     time.Duration // a longer time without a hit makes it unpopular
 	Percent int           // of its TTL that is left when it is asked for again
+}
+
+// String is the arguments of the option, or "off".
+func (p Prefetch) String() string {
+	if p.Amount == 0 {
+		return "off"
+	}
+	return fmt.Sprintf("%d %s %d%%", p.Amount, p.Gap, p.Percent)
 }
 
 // Stale says whether and how expired answers are used (RFC 8767).

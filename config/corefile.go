@@ -156,16 +156,14 @@ func (r *reader) block() error {
 		return err
 	}
 	if r.eof {
-		if len(labels) > 0 {
-			r.out.blocks = append(r.out.blocks, serverBlock{labels: labels})
-		}
+		r.last(labels)
 		return nil
 	}
 	if name, ok := snippetName(labels); ok {
 		return r.snippet(name)
 	}
-	b := serverBlock{labels: labels}
-	braces := r.cur.Text == "{"
+	b, open := serverBlock{labels: labels}, r.cur
+	braces := open.Text == "{"
 	if !braces {
 		r.back() // a single server block needs none
 	}
@@ -175,12 +173,25 @@ func (r *reader) block() error {
 	if braces && r.cur.Text != "}" {
 		return r.cur.Errorf("the file ends within the server block of %s: a closing brace is missing", texts(labels))
 	}
-	if len(labels) > 0 {
+	if len(labels) == 0 && braces {
+		open.Text = "."
+		b.labels = []directive.Arg{open}
+		r.warnOnce(open.Errorf("a server block without a zone is read as one for all names: write \".\" in front of the brace"))
+	}
+	if len(b.labels) > 0 {
 		r.out.blocks = append(r.out.blocks, b)
-	} else if len(b.lines) > 0 || braces {
-		return r.cur.Errorf("a server block without a zone: write \".\" in front of the brace for all names")
 	}
 	return nil
+}
+
+// last takes labels behind which the file ends.
+func (r *reader) last(labels []directive.Arg) {
+	switch {
+	case len(labels) == 1 && labels[0].Text == "}" && len(r.out.blocks) > 0:
+		r.warnOnce(labels[0].Errorf("a closing brace without an opening one: leave it out"))
+	case len(labels) > 0:
+		r.out.blocks = append(r.out.blocks, serverBlock{labels: labels})
+	}
 }
 
 // addresses reads the labels of a server block.

@@ -27,8 +27,7 @@ const maxTraced = 100
 // Settings are the options in effect of one occurrence of a directive, in the order of their declaration. Where a value comes from is
 // found by parsing the directive without one line after the other.
 func (u *Use) Settings() []Setting {
-	out := settingsOf(u.Options)
-	spell(u.Directive.Name, out)
+	out := u.settings(u.Options)
 	for i, l := range u.Input.Lines {
 		if len(u.Input.Lines) > maxTraced {
 			break
@@ -48,8 +47,14 @@ func (u *Use) Settings() []Setting {
 		trace(out, values, u.Input.Name)
 		return out
 	}
+	found := false
 	for i, a := range u.Input.Args {
-		trace(out, u.exchanged(i), a)
+		without := u.exchanged(i)
+		found = found || without != nil
+		trace(out, without, a)
+	}
+	if !found {
+		trace(out, u.zero(), u.Input.Name)
 	}
 	return out
 }
@@ -83,30 +88,6 @@ func (s *Setting) words(l *directive.Line) string {
 		return "on"
 	}
 	return strings.Join(words, " ")
-}
-
-// spell gives settings the names that the Corefile has for them, where the fields' differ.
-func spell(directive string, out []Setting) {
-	names := spellings()[directive]
-	for i := range out {
-		if name, ok := names[out[i].Name]; ok {
-			out[i].Name = name
-		}
-	}
-}
-
-func spellings() map[string]map[string]string {
-	return map[string]map[string]string{
-		"auto": {"dir": "directory"},
-		"cache": {"stale": "serve_stale", "serv_fail": "servfail", "no_success": "disable success", "no_denial": "disable denial",
-			"keep_ttl": "keepttl"},
-		"forward": {"tls_server_name": "tls_servername", "fail_fast": "failfast_all_unhealthy_upstreams", "next_on_no_data": "next_on_nodata"},
-		"hosts":   {"unsupported": "fallthrough_unsupported"},
-		"kubernetes": {"kubeconfig_file": "kubeconfig", "tls_cert": "tls CERT", "tls_key": "tls KEY", "tlsca": "tls CACERT", "qps": "apiserver_qps",
-			"burst": "apiserver_burst", "max_inflight": "apiserver_max_inflight", "ignore_empty": "ignore empty_service"},
-		"secondary": {"from": "transfer from"},
-		"template":  {"has_error": "ederror", "error_code": "ederror CODE", "errorcode": "ederror CODE", "error_text": "ederror TEXT"},
-	}
 }
 
 // trace notes a place for the settings that would have other values without what stands there.
@@ -144,7 +125,7 @@ func traceWords(out, zero []Setting, l *directive.Line) {
 
 // zero gives the settings of options that say nothing.
 func (u *Use) zero() []Setting {
-	return settingsOf(reflect.Zero(reflect.TypeOf(u.Options)).Interface())
+	return u.settings(reflect.Zero(reflect.TypeOf(u.Options)).Interface())
 }
 
 // exchanged gives the settings with one argument replaced by another word, for directives that cannot be without arguments: what changes
@@ -171,7 +152,22 @@ func (u *Use) reparse(in directive.Input) (out []Setting, ok bool) {
 	if u.Directive.parse(other) != nil {
 		return nil, false
 	}
-	return settingsOf(other.Options), true
+	return u.settings(other.Options), true
+}
+
+// settings are what options of the directive say, in the words of a Corefile.
+func (u *Use) settings(options any) []Setting {
+	if s, ok := options.(directive.Shown); ok {
+		var out []Setting
+		for _, v := range s.Shown() {
+			if v.Value == "" {
+				v.Value = "-"
+			}
+			out = append(out, Setting{Name: v.Name, Value: v.Value})
+		}
+		return out
+	}
+	return spell(u.Directive.Name, settingsOf(options))
 }
 
 // settingsOf are the exported fields of options.

@@ -20,7 +20,7 @@
 // options of the block itself; see there. A part that costs something to make, or has state, is made through keep, so that a reload that
 // does not change the directive's options goes on with it; if it has a Run method, that is called.
 // Repeat says that a server block may have the directive more than once.
-// OneLine names the options that CoreDNS reads word by word, behind which it lets the closing brace stand on the same line.
+// Again, OneLine and Swallows are leeway that CoreDNS gives; see there.
 package config
 
 import (
@@ -71,11 +71,13 @@ import (
 
 // Directive is one row of the table.
 type Directive struct {
-	Name    string
-	Usage   string   // its arguments as documentation writes them
-	Help    string   // one line
-	Repeat  bool     // may stand more than once in a server block
-	OneLine []string // options behind which the closing brace may stand on the same line
+	Name     string
+	Usage    string   // its arguments as documentation writes them
+	Help     string   // one line
+	Repeat   bool     // may stand more than once in a server block
+	Again    Again    // what becomes of a further occurrence that Repeat does not allow
+	OneLine  []string // options behind which the closing brace may stand on the same line
+	Swallows []string // options behind which CoreDNS takes that brace for one more argument, and goes on
 
 	parse func(u *Use) error
 	build func(s *site, uses []*Use) error
@@ -140,31 +142,31 @@ func Directives() []Directive {
 // settings are the directives that set something.
 func settings() []Directive {
 	return []Directive{
-		row(Directive{Name: "root", Usage: "PATH", Help: "folder that relative paths of the server block begin in"},
+		row(Directive{Name: "root", Usage: "PATH", Help: "folder that relative paths of the server block begin in", Again: againMerge},
 			parseRoot, nothing[rootOptions]),
 		row(Directive{Name: "metadata", Usage: "[ZONES…]", Help: "lets facts about queries be had by label"},
 			metadata.Parse, buildMetadata),
 		group(Directive{Name: "view", Usage: "NAME", Help: "takes only queries for which expressions are true"},
 			view.Parse, buildView),
-		row(Directive{Name: "cancel", Usage: "[TIMEOUT]", Help: "bounds how long a query may wait"},
+		row(Directive{Name: "cancel", Usage: "[TIMEOUT]", Help: "bounds how long a query may wait", Again: againMerge},
 			cancel.Parse, buildCancel),
-		row(Directive{Name: "tls", Usage: "CERT KEY [CA]", Help: "the certificate of tls:// and https:// server blocks"},
+		row(Directive{Name: "tls", Usage: "CERT KEY [CA]", Help: "the certificate of tls:// and https:// server blocks", Again: againMerge},
 			tlsconf.Parse, buildTLS),
-		row(Directive{Name: "timeouts", Help: "how long clients of TCP, TLS and HTTPS may take"},
+		row(Directive{Name: "timeouts", Help: "how long clients of TCP, TLS and HTTPS may take", Again: againMerge},
 			parseTimeouts, buildTimeouts),
 		row(Directive{Name: "multisocket", Usage: "[NUMBER]", Help: "how many UDP sockets share a port"},
 			parseMultisocket, buildMultisocket),
-		row(Directive{Name: "reload", Usage: "[INTERVAL] [JITTER]", Help: "takes up changes of the Corefile while running"},
+		row(Directive{Name: "reload", Usage: "[INTERVAL] [JITTER]", Help: "takes up changes of the Corefile while running", Again: againFirst},
 			parseReload, buildReload),
 		row(Directive{Name: "nsid", Usage: "[DATA]", Help: "tells clients that ask which server answered"},
 			nsid.Parse, buildNSID),
 		row(Directive{Name: "ede", Usage: "on|off", Help: "says in replies why there is no answer, or does not"},
 			parseEDE, buildEDE),
-		row(Directive{Name: "bufsize", Usage: "[SIZE]", Help: "bounds the size of replies over UDP"},
+		row(Directive{Name: "bufsize", Usage: "[SIZE]", Help: "bounds the size of replies over UDP", Again: againMerge},
 			bufsize.Parse, buildBufsize),
 		row(Directive{Name: "bind", Usage: "ADDRESS|INTERFACE…", Help: "listens on these addresses instead of all", Repeat: true},
 			parseBind, buildBind),
-		row(Directive{Name: "debug", Help: "logs at level debug, and lets a panic end the process"},
+		row(Directive{Name: "debug", Help: "logs at level debug, and lets a panic end the process", Again: againMerge},
 			parseDebug, buildDebug),
 	}
 }
@@ -174,7 +176,7 @@ func onlookers() []Directive {
 	return []Directive{
 		row(Directive{Name: "ready", Usage: "[ADDRESS]", Help: "says over HTTP whether queries can be answered"},
 			ready.Parse, buildReady),
-		row(Directive{Name: "health", Usage: "[ADDRESS]", Help: "says over HTTP that the process lives"},
+		row(Directive{Name: "health", Usage: "[ADDRESS]", Help: "says over HTTP that the process lives", Again: againMerge},
 			health.Parse, buildHealth),
 		row(Directive{Name: "pprof", Usage: "[ADDRESS]", Help: "profiles over HTTP"},
 			pprof.Parse, buildPprof),
@@ -182,7 +184,7 @@ func onlookers() []Directive {
 			prometheus.Parse, buildPrometheus),
 		row(Directive{Name: "console", Usage: "[ADDRESS]", Help: "a page over HTTP that shows what goes on, and why"},
 			console.Parse, buildConsole),
-		row(Directive{Name: "errors", Help: "logs what kept queries from being answered"},
+		row(Directive{Name: "errors", Help: "logs what kept queries from being answered", Swallows: []string{"stacktrace"}},
 			errorlog.Parse, buildErrors),
 		group(Directive{Name: "log", Usage: "[NAMES…] [FORMAT]", Help: "logs queries"},
 			querylog.Parse, buildLog),
@@ -194,23 +196,23 @@ func changers() []Directive {
 	return []Directive{
 		row(Directive{Name: "ratelimit", Usage: "RATE", Help: "bounds the queries per second of each client"},
 			ratelimit.Parse, buildRatelimit),
-		row(Directive{Name: "local", Help: "answers names that mean the machine itself"},
+		row(Directive{Name: "local", Help: "answers names that mean the machine itself", Again: againMerge},
 			local.Parse, buildLocal),
 		group(Directive{Name: "acl", Usage: "[ZONES…]", Help: "decides by the client's address whether a query is answered"},
 			acl.Parse, buildACL),
-		row(Directive{Name: "any", Help: "answers questions of type ANY with little"},
+		row(Directive{Name: "any", Help: "answers questions of type ANY with little", Again: againFirst},
 			anytype.Parse, buildAny),
-		row(Directive{Name: "chaos", Usage: "[VERSION] [AUTHORS…]", Help: "tells who the server is"},
+		row(Directive{Name: "chaos", Usage: "[VERSION] [AUTHORS…]", Help: "tells who the server is", Again: againFirst},
 			chaos.Parse, buildChaos),
-		row(Directive{Name: "loadbalance", Usage: "[round_robin|weighted FILE]", Help: "decides which of several addresses comes first"},
+		row(Directive{Name: "loadbalance", Usage: "[round_robin|weighted FILE]", Help: "decides which of several addresses comes first", Again: againMerge},
 			loadbalance.Parse, buildLoadbalance),
-		group(Directive{Name: "rewrite", Usage: "[continue|stop] FIELD …", Help: "changes what is looked for, and answers back"},
+		group(Directive{Name: "rewrite", Usage: "[continue|stop] FIELD …", Help: "changes what is looked for, and answers back", Swallows: []string{"*"}},
 			rewrite.Parse, buildRewrite),
 		row(Directive{Name: "header", Help: "sets and clears flags of queries and replies", Repeat: true},
 			header.Parse, buildHeader),
-		row(Directive{Name: "autopath", Usage: "[ZONES…] FILE|@kubernetes", Help: "goes through a client's search list for it"},
+		row(Directive{Name: "autopath", Usage: "[ZONES…] FILE|@kubernetes", Help: "goes through a client's search list for it", Again: againMerge},
 			autopath.Parse, buildAutopath),
-		row(Directive{Name: "minimal", Help: "leaves out what an answer does not need"},
+		row(Directive{Name: "minimal", Help: "leaves out what an answer does not need", Again: againFirst},
 			minimal.Parse, buildMinimal),
 	}
 }
@@ -218,34 +220,34 @@ func changers() []Directive {
 // answerers are the directives that answer most of what they are asked. import is last because it has no place at all.
 func answerers() []Directive {
 	return []Directive{
-		row(Directive{Name: "template", Usage: "CLASS TYPE [ZONES…]", Help: "answers from templates of records", Repeat: true, OneLine: []string{"rcode"}},
+		row(Directive{Name: "template", Usage: "CLASS TYPE [ZONES…]", Help: "answers from templates of records", Repeat: true, OneLine: []string{"rcode"}, Swallows: []string{"match", "answer", "additional", "authority", "ederror 1", "fallthrough", "upstream"}},
 			template.Parse, buildTemplate),
 		group(Directive{Name: "transfer", Usage: "[ZONES…]", Help: "gives zones to other servers"},
 			transfer.Parse, buildTransfer),
-		row(Directive{Name: "hosts", Usage: "[FILE [ZONES…]]", Help: "answers from a file of hosts", OneLine: []string{"ttl", "no_reverse"}},
+		row(Directive{Name: "hosts", Usage: "[FILE [ZONES…]]", Help: "answers from a file of hosts", OneLine: []string{"ttl", "no_reverse"}, Swallows: []string{"*"}},
 			hosts.Parse, buildHosts),
-		row(Directive{Name: "k8s_external", Usage: "[ZONES…]", Help: "answers for Services by their addresses outside the cluster", OneLine: []string{"apex", "ttl", "headless"}},
+		row(Directive{Name: "k8s_external", Usage: "[ZONES…]", Help: "answers for Services by their addresses outside the cluster", OneLine: []string{"apex", "ttl", "headless"}, Again: againMerge, Swallows: []string{"fallthrough"}},
 			k8sexternal.Parse, buildExternal),
-		row(Directive{Name: "kubernetes", Usage: "[ZONES…]", Help: "answers the names of a cluster", OneLine: []string{"ttl"}},
+		row(Directive{Name: "kubernetes", Usage: "[ZONES…]", Help: "answers the names of a cluster", OneLine: []string{"ttl"}, Swallows: []string{"endpoint", "namespaces", "fallthrough", "ignore", "startup_timeout", "kubeconfig 1"}},
 			kubernetes.Parse, buildKubernetes),
-		row(Directive{Name: "dns64", Usage: "[PREFIX]", Help: "makes AAAA records of A records", OneLine: []string{"prefix", "translate_all", "allow_ipv4"}},
+		row(Directive{Name: "dns64", Usage: "[PREFIX]", Help: "makes AAAA records of A records", OneLine: []string{"prefix", "translate_all", "allow_ipv4"}, Again: againMerge},
 			dns64.Parse, buildDNS64),
-		group(Directive{Name: "file", Usage: "FILE [ZONES…]", Help: "answers from a zone file"},
+		group(Directive{Name: "file", Usage: "FILE [ZONES…]", Help: "answers from a zone file", Swallows: []string{"reload", "reload_by_mtime", "fallthrough", "upstream"}},
 			file.Parse, buildFile),
-		row(Directive{Name: "auto", Usage: "[ZONES…]", Help: "answers from the zone files of a folder", Repeat: true},
+		row(Directive{Name: "auto", Usage: "[ZONES…]", Help: "answers from the zone files of a folder", Repeat: true, Swallows: []string{"reload", "upstream"}},
 			auto.Parse, buildAuto),
 		group(Directive{Name: "secondary", Usage: "[ZONES…]", Help: "answers from zones of other servers"},
 			secondary.Parse, buildSecondary),
-		row(Directive{Name: "cache", Usage: "[TTL] [ZONES…]", Help: "keeps answers that had to be waited for"},
+		row(Directive{Name: "cache", Usage: "[TTL] [ZONES…]", Help: "keeps answers that had to be waited for", Swallows: []string{"success 3", "denial 3", "disable 1", "disable 2"}},
 			cache.Parse, buildCache),
 		row(Directive{Name: "loop", Help: "finds upstream servers that lead back here, and cuts them off"},
 			loop.Parse, buildLoop),
 		group(Directive{Name: "forward", Usage: "FROM TO…", Help: "asks upstream servers", OneLine: []string{
 			"expire", "max_age", "max_concurrent", "max_connect_attempts", "max_fails", "max_idle_conns", "policy", "read_timeout", "tls_servername",
-		}}, forward.Parse, buildForward),
-		row(Directive{Name: "erratic", Help: "drops, delays and truncates replies, to test clients with"},
+		}, Swallows: []string{"except", "source_address"}}, forward.Parse, buildForward),
+		row(Directive{Name: "erratic", Help: "drops, delays and truncates replies, to test clients with", Again: againMerge, Swallows: []string{"large"}},
 			erratic.Parse, buildErratic),
-		row(Directive{Name: "whoami", Help: "answers with the client's address, port and transport"},
+		row(Directive{Name: "whoami", Help: "answers with the client's address, port and transport", Again: againFirst},
 			whoami.Parse, buildWhoami),
 		row(Directive{Name: "import", Usage: "FILE|PATTERN|SNIPPET", Help: "stands for the content of files or of a snippet", Repeat: true},
 			parseImport, nothing[importOptions]),
@@ -259,21 +261,6 @@ func lookup(table []Directive, name string) *Directive {
 	for i := range table {
 		if table[i].Name == name {
 			return &table[i]
-		}
-	}
-	return nil
-}
-
-// closes checks the closing braces within a line: where one stands behind an option's arguments, CoreDNS takes it for an argument
-// unless it reads that option word by word.
-func (d *Directive) closes(l *directive.Line) error {
-	for i := range l.Lines {
-		in := &l.Lines[i]
-		if in.Closes && !slices.Contains(d.OneLine, in.Name.Text) {
-			return in.Name.Errorf("%s: the closing brace behind %q must stand on a line of its own", d.Name, strings.TrimSpace(in.Name.Text+" "+texts(in.Args)))
-		}
-		if err := d.closes(in); err != nil {
-			return err
 		}
 	}
 	return nil

@@ -162,13 +162,13 @@ func (c *Config) uses(b *Block, lines []directive.Line) (map[string][]*Use, []er
 			errs = append(errs, err)
 			continue
 		}
-		if err := d.closes(&l); err != nil {
+		if err := c.closes(d, &l); err != nil {
 			errs = append(errs, err)
 			continue
 		}
 		before := uses[d.Name]
 		if len(before) > 0 && !d.Repeat {
-			errs = append(errs, l.Name.Errorf("%s: may stand once in a server block, and does at line %d already", d.Name, before[0].Input.Name.Line))
+			errs = appendError(errs, c.again(d, before[0], &l))
 			continue
 		}
 		in := &directive.Input{Line: l, Zones: zones, Port: DefaultPort, Warn: c.warn, IsDirective: c.isDirective}

@@ -53,7 +53,7 @@ func TestManyThatDoNotApply(t *testing.T) {
 	judge := acl.New([]acl.Options{must(t, acl.Parse, "acl {\nblock type TXT net 192.0.2.0/24 2001:db8::/32\n}")}, acl.NewMetrics(reg))
 	chain := []server.Handler{
 		nsid.New(nsid.Options{}, "host"),
-		local.New(local.Options{}, local.NewMetrics(reg)),
+		local.New(local.Options{LocalhostPrefix: true}, local.NewMetrics(reg)),
 		judge,
 		anytype.New(anytype.Options{}),
 		chaos.New(chaos.Options{}, "1", "host"),

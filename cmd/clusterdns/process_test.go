@@ -160,9 +160,13 @@ func (p *process) until(addr, name string, rcode int) {
 	p.t.Fatalf("%s at %s stays %s, want %s", name, addr, last, dns.RcodeToString[rcode])
 }
 
+// write puts a whole file in place at once: a server that looks at it must not see half of it.
 func write(t *testing.T, path, text string) {
 	t.Helper()
-	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+	if err := os.WriteFile(path+".new", []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Rename(path+".new", path); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -480,7 +484,7 @@ func TestCheck(t *testing.T) {
 		{"a warning and strict", warned, []string{"-strict"}, 2, nil},
 		{"an error", unknown, nil, 1, []string{`Corefile:2:5: error: unknown directive "whomi"; did you mean "whoami"?`, "1 error, no warnings"}},
 		{"a tab before the caret", tabbed, nil, 1, []string{"    3 | \tlog { class x }\n      | \t      ^\n"}},
-		{"in effect", clean, []string{"-v"}, 0, []string{".:53  (Corefile:1)\n  bind  (Corefile:2)\n    hosts                127.0.0.1  (Corefile:2)\n", "(default)"}},
+		{"in effect", clean, []string{"-v"}, 0, []string{".:53  (Corefile:1)\n  bind  (Corefile:2)\n    addresses            127.0.0.1  (Corefile:2)\n", "(default)"}},
 		{"another port", ". {\n    whoami\n}\n", []string{"-v", "-dns.port", "1053"}, 0, []string{".:1053  (Corefile:1)"}},
 		{"as JSON", warned, []string{"-format", "json"}, 0, []string{`"line": 2,`, `"column": 5,`, `"severity": "warning"`}},
 		{"as JSON, in effect", clean, []string{"-format", "json", "-v"}, 0, []string{`"findings": []`, `"directive": "whoami"`}},

@@ -179,12 +179,37 @@ func (in *Input) NoArgs() error {
 	return nil
 }
 
-// NoBlock is an error if the directive has lines in braces.
+// NoBlock is an error if the directive has lines in braces; braces with nothing in them say nothing.
 func (in *Input) NoBlock() error {
-	if in.HasBlock {
-		return in.Name.Errorf("%s: takes no options in braces", in.Name.Text)
+	if len(in.Lines) > 0 {
+		return in.Lines[0].Name.Errorf("%s: takes no options in braces", in.Name.Text)
 	}
 	return nil
+}
+
+// Shown is implemented by options whose fields are not what a Corefile calls them: it gives what is in effect in words that could stand there. The
+// values are the same ones in the same order for all options of a directive; "" is nothing.
+type Shown interface{ Shown() []Value }
+
+// Value is one of them.
+type Value struct{ Name, Value string }
+
+// Switch is an option whose argument is on or off.
+type Switch bool
+
+func (s Switch) String() string {
+	if s {
+		return "on"
+	}
+	return "off"
+}
+
+// Switch reads on or off.
+func (a Arg) Switch() (Switch, error) {
+	if a.Text != "on" && a.Text != "off" {
+		return false, a.Errorf("on or off must follow, not %q", a.Text)
+	}
+	return a.Text == "on", nil
 }
 
 // Int reads a whole number within bounds.

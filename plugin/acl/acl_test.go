@@ -159,7 +159,6 @@ func TestNoAllocs(t *testing.T) {
 func TestParse(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{
-		"acl":                         "needs lines in braces",
 		"acl {\ndeny\n}":              `Corefile:2: acl: unknown action "deny"; known are allow, block, filter, drop`,
 		"acl {\nblock A\n}":           "type or net must follow block",
 		"acl {\nblock type\n}":        "type needs something behind it",

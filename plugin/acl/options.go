@@ -51,6 +51,37 @@ type Policy struct {
 	Nets   []netip.Prefix // none means all
 }
 
+// String is the line.
+func (p Policy) String() string {
+	words := []string{p.Action.String()}
+	for i, t := range p.Types {
+		if i == 0 {
+			words = append(words, "type")
+		}
+		words = append(words, t.String())
+	}
+	for i, n := range p.Nets {
+		if i == 0 {
+			words = append(words, "net")
+		}
+		if n.IsSingleIP() {
+			words = append(words, n.Addr().String())
+		} else {
+			words = append(words, n.String())
+		}
+	}
+	return strings.Join(words, " ")
+}
+
+// Shown has the lines in the order in which they are tried.
+func (o Options) Shown() []directive.Value {
+	var lines []string
+	for _, p := range o.Policies {
+		lines = append(lines, p.String())
+	}
+	return []directive.Value{{Name: "zones", Value: o.Zones.String()}, {Name: "rules", Value: strings.Join(lines, "; ")}}
+}
+
 // Words are all words of the syntax.
 func Words() []string { return []string{"allow", "block", "filter", "drop", "type", "net", "*"} }
 
@@ -62,7 +93,7 @@ func Parse(in *directive.Input) (Options, error) {
 		return o, err
 	}
 	if len(in.Lines) == 0 {
-		return o, in.Name.Errorf("acl: needs lines in braces such as: block type A net 192.0.2.0/24")
+		in.Warn(in.Name, "acl: decides nothing without lines in braces such as: block type A net 192.0.2.0/24")
 	}
 	for i := range in.Lines {
 		p, err := policy(&in.Lines[i])

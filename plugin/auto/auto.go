@@ -2,7 +2,6 @@
 package auto
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -15,6 +14,7 @@ import (
 	"time"
 
 	"github.com/clusterdns/clusterdns/config/directive"
+	"github.com/clusterdns/clusterdns/plugin/internal/poll"
 	"github.com/clusterdns/clusterdns/plugin/internal/zone"
 	"github.com/clusterdns/clusterdns/plugin/internal/zones"
 	"github.com/clusterdns/clusterdns/server"
@@ -52,16 +52,13 @@ func old(*Options, *directive.Line) error { return nil }
 
 // Parse reads the directive.
 func Parse(in *directive.Input) (Options, error) {
-	o := Options{Pattern: `db\.(.*)`, Origin: "{1}", Reload: time.Minute}
+	o := Options{Dir: ".", Pattern: `db\.(.*)`, Origin: "{1}", Reload: time.Minute}
 	var err error
 	if o.Zones, err = zones.Parse(in, in.Args); err != nil {
 		return o, err
 	}
 	if err := directive.ParseOptions(in, &o, Rows()); err != nil {
 		return o, err
-	}
-	if o.Dir == "" {
-		return o, in.Name.Errorf("auto: needs a directory")
 	}
 	o.Dir = in.Path(o.Dir)
 	zone.WarnOld(in)
@@ -105,12 +102,12 @@ func setReload(o *Options, l *directive.Line) (err error) {
 
 // Auto answers for the zones of a folder.
 type Auto struct {
+	*poll.Poll
 	o       Options
 	pattern *regexp.Regexp
 	log     *slog.Logger
 	changed func(origin wire.Zone)
 	table   zone.Table
-	started chan struct{}
 	loaders map[wire.Zone]*zone.Loader // only touched by Run
 	failing bool
 }
@@ -120,35 +117,9 @@ func New(o Options, log *slog.Logger, changed func(origin wire.Zone)) *Auto {
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
 	}
-	return &Auto{o: o, pattern: regexp.MustCompile(o.Pattern), log: log, changed: changed, started: make(chan struct{}), loaders: map[wire.Zone]*zone.Loader{}}
-}
-
-// Run reads the folder, and again from time to time, until ctx ends.
-func (h *Auto) Run(ctx context.Context) error {
-	h.look()
-	close(h.started)
-	if h.o.Reload <= 0 {
-		<-ctx.Done()
-		return nil
-	}
-	tick := time.NewTicker(h.o.Reload)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-tick.C:
-			h.look()
-		}
-	}
-}
-
-// AwaitStart waits until the folder has been read once.
-func (h *Auto) AwaitStart(ctx context.Context) {
-	select {
-	case <-h.started:
-	case <-ctx.Done():
-	}
+	h := &Auto{o: o, pattern: regexp.MustCompile(o.Pattern), log: log, changed: changed, loaders: map[wire.Zone]*zone.Loader{}}
+	h.Poll = poll.New(o.Reload, h.look)
+	return h
 }
 
 // look takes up files that are new, reads those that changed, and forgets the zones of those that are gone. While the folder

@@ -121,8 +121,10 @@ func TestParse(t *testing.T) {
 	if o := options(t, "auto {\ndirectory x\nreload 0\nupstream\n}", "."); o.Reload != 0 || o.Pattern != `db\.(.*)` || o.Origin != "{1}" {
 		t.Errorf("got %+v", o)
 	}
+	if o := options(t, "auto", "."); o.Dir != "." {
+		t.Errorf("without a directory it is %q", o.Dir)
+	}
 	for text, want := range map[string]string{
-		"auto":                                   "needs a directory",
 		"auto {\ndirectory x (\n}":               "a template of the zone's name must follow",
 		"auto {\ndirectory x ( {1}\n}":           "is not a regular expression",
 		"auto {\ndirectory x db {1}\n}":          "has only 0 groups",

@@ -21,6 +21,15 @@ type Options struct {
 	From string
 }
 
+// Shown has the file, or the directive that knows the search lists, in the place that both have.
+func (o Options) Shown() []directive.Value {
+	from := o.File
+	if o.From != "" {
+		from = "@" + o.From
+	}
+	return []directive.Value{{Name: "zones", Value: o.Zones.String()}, {Name: "search list", Value: from}}
+}
+
 // Parse reads the directive. Its last argument is a file, or @ and a directive.
 func Parse(in *directive.Input) (Options, error) {
 	var o Options

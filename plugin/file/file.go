@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/clusterdns/clusterdns/config/directive"
+	"github.com/clusterdns/clusterdns/plugin/internal/poll"
 	"github.com/clusterdns/clusterdns/plugin/internal/zone"
 	"github.com/clusterdns/clusterdns/plugin/internal/zones"
 	"github.com/clusterdns/clusterdns/server"
@@ -23,6 +24,7 @@ type Options struct {
 	File        string
 	Zones       zones.Set
 	Reload      time.Duration // 0 for never
+	ByMtime     bool          // another version of a file is one that was changed, whatever its serial
 	Fallthrough zones.Fallthrough
 }
 
@@ -38,6 +40,8 @@ func Rows() []directive.Option[Options] {
 				o.Reload, err = l.Args[0].Duration(0, 1<<62, 0)
 				return err
 			}},
+		{Name: "reload_by_mtime", Help: "takes up a file that was changed even if the serial of its SOA record was not",
+			Set: func(o *Options, _ *directive.Line) error { o.ByMtime = true; return nil }},
 		{Name: "fallthrough", Usage: "[ZONE...]", Max: directive.Many, Help: "passes names on that do not exist",
 			Set: func(o *Options, l *directive.Line) (err error) {
 				o.Fallthrough, err = zones.ParseFallthrough(l)
@@ -73,74 +77,44 @@ func Parse(in *directive.Input) (Options, error) {
 // File answers for the zones of all file directives of a server block.
 type File struct {
 	table   zone.Table
-	readers []reader
-	started chan struct{}
-}
-
-// reader is the zones of one file.
-type reader struct {
-	loaders []*zone.Loader
-	every   time.Duration
+	readers []*poll.Poll // one for each directive
 }
 
 // New makes the handler. changed is called, if it is not nil, when another version of a zone is served. Run reads the files.
 func New(all []Options, log *slog.Logger, changed func(origin wire.Zone)) *File {
-	h := &File{started: make(chan struct{})}
+	h := &File{}
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
 	}
 	for _, o := range all {
-		r := reader{every: o.Reload}
+		var loaders []*zone.Loader
 		for _, z := range o.Zones {
 			h.table.Own(z, o.Fallthrough)
-			r.loaders = append(r.loaders, &zone.Loader{Table: &h.table, Origin: z, File: o.File, Log: log, Changed: changed})
+			loaders = append(loaders, &zone.Loader{Table: &h.table, Origin: z, File: o.File, ByMtime: o.ByMtime, Log: log, Changed: changed})
 		}
-		h.readers = append(h.readers, r)
+		h.readers = append(h.readers, poll.New(o.Reload, func() {
+			for _, l := range loaders {
+				l.Look()
+			}
+		}))
 	}
 	return h
 }
 
 // Run reads the files, and again when they change, until ctx ends.
 func (h *File) Run(ctx context.Context) error {
-	for _, r := range h.readers {
-		r.look()
-	}
-	close(h.started)
 	var wg sync.WaitGroup
 	for _, r := range h.readers {
-		if r.every > 0 {
-			wg.Go(func() { r.watch(ctx) })
-		}
+		wg.Go(func() { _ = r.Run(ctx) })
 	}
-	<-ctx.Done()
 	wg.Wait()
 	return nil
 }
 
 // AwaitStart waits until all files have been read once, well or not.
 func (h *File) AwaitStart(ctx context.Context) {
-	select {
-	case <-h.started:
-	case <-ctx.Done():
-	}
-}
-
-func (r *reader) look() {
-	for _, l := range r.loaders {
-		l.Look()
-	}
-}
-
-func (r *reader) watch(ctx context.Context) {
-	tick := time.NewTicker(r.every)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-			r.look()
-		}
+	for _, r := range h.readers {
+		r.AwaitStart(ctx)
 	}
 }
 

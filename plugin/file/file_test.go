@@ -71,10 +71,14 @@ func options(t *testing.T, text string, zones ...string) Options {
 // loaded makes a handler whose files have been read.
 func loaded(t *testing.T, all ...Options) *File {
 	t.Helper()
-	h := New(all, nil, nil)
-	for _, r := range h.readers {
-		r.look()
-	}
+	return ran(New(all, nil, nil))
+}
+
+// ran has a handler read its files once.
+func ran(h *File) *File {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	_ = h.Run(ctx)
 	return h
 }
 
@@ -260,6 +264,31 @@ func TestReload(t *testing.T) {
 	})
 }
 
+// TestReloadByMtime takes up a file that was changed whatever its serial, and leaves one alone that was not.
+func TestReloadByMtime(t *testing.T) {
+	name := filepath.Join(t.TempDir(), "db")
+	zone := "$TTL 5\n@ SOA ns h 1 2 3 4 5\nwww A 192.0.2."
+	synctest.Test(t, func(t *testing.T) {
+		write(t, name, zone+"1\n")
+		changes := 0
+		h := New([]Options{options(t, "file "+name+" {\nreload 10s\nreload_by_mtime\n}", "example.org.")}, nil, func(wire.Zone) { changes++ })
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan struct{})
+		go func() { defer close(done); _ = h.Run(ctx) }()
+		h.AwaitStart(ctx)
+		<-time.After(31 * time.Second)
+		write(t, name, zone+"222\n")
+		<-time.After(11 * time.Second)
+		synctest.Wait()
+		plugintest.Check(t, "the same serial", plugintest.Ask(t, "", plugintest.Question("www.example.org.", "A"), h), "NOERROR\nwww.example.org. 5 IN A 192.0.2.222")
+		cancel()
+		<-done
+		if changes != 2 {
+			t.Errorf("%d changes told, want 2", changes)
+		}
+	})
+}
+
 func TestBadZones(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{
@@ -270,8 +299,7 @@ func TestBadZones(t *testing.T) {
 		name := filepath.Join(t.TempDir(), "db")
 		write(t, name, text)
 		var log bytes.Buffer
-		h := New([]Options{options(t, "file "+name, "example.org.")}, slog.New(slog.NewTextHandler(&log, nil)), nil)
-		h.readers[0].look()
+		ran(New([]Options{options(t, "file "+name, "example.org.")}, slog.New(slog.NewTextHandler(&log, nil)), nil))
 		if !strings.Contains(log.String(), want) {
 			t.Errorf("%q: the log is %s, want %q in it", text, log.String(), want)
 		}
@@ -324,7 +352,7 @@ func TestParse(t *testing.T) {
 		"file":                     "the zone file must follow",
 		"file x a..b":              "has an empty label",
 		"file x {\nreload soon\n}": "is not a duration",
-		"file x {\nsign\n}":        `unknown option "sign"; known are reload, fallthrough, upstream, no_reload, transfer`,
+		"file x {\nsign\n}":        `unknown option "sign"; known are reload, reload_by_mtime, fallthrough, upstream, no_reload, transfer`,
 	} {
 		if _, err := Parse(plugintest.Input(t, text, ".")); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: error %v, want one with %q", text, err, want)

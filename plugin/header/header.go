@@ -17,6 +17,31 @@ type Options struct {
 // Change is flags that are set and flags that are cleared.
 type Change struct{ Set, Clear wire.Flags }
 
+// Shown is the flags of queries and of responses, whatever lines they were said in.
+func (o Options) Shown() []directive.Value {
+	return []directive.Value{{Name: "query", Value: o.Query.String()}, {Name: "response", Value: o.Reply.String()}}
+}
+
+// String is what lines say to set and to clear.
+func (c Change) String() string {
+	var out []string
+	for _, part := range []struct {
+		word  string
+		flags wire.Flags
+	}{{"set", c.Set}, {"clear", c.Clear}} {
+		words := part.word
+		for _, known := range flags {
+			if part.flags&known.flag != 0 {
+				words += " " + known.name
+			}
+		}
+		if words != part.word {
+			out = append(out, words)
+		}
+	}
+	return strings.Join(out, ", ")
+}
+
 // flags are those that can be changed, by their names.
 var flags = []struct {
 	name string

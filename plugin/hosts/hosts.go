@@ -1,18 +1,17 @@
 package hosts
 
 import (
-	"context"
 	"errors"
 	"io/fs"
 	"log/slog"
 	"os"
 	"strings"
 	"sync/atomic"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/clusterdns/clusterdns/plugin/internal/metrics"
+	"github.com/clusterdns/clusterdns/plugin/internal/poll"
 	"github.com/clusterdns/clusterdns/plugin/internal/zones"
 	"github.com/clusterdns/clusterdns/server"
 	"github.com/clusterdns/clusterdns/server/wire"
@@ -33,12 +32,12 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 
 // Hosts answers from a table that is replaced as a whole when the file changes.
 type Hosts struct {
+	*poll.Poll
 	o       Options
 	metrics *Metrics
 	log     *slog.Logger
 	inline  *table
 	now     atomic.Pointer[table]
-	started chan struct{} // closed once the file has been read
 
 	seen os.FileInfo // the file as it was read last; only Run touches it
 }
@@ -48,38 +47,11 @@ func New(o Options, m *Metrics, log *slog.Logger) *Hosts {
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
 	}
-	h := &Hosts{o: o, metrics: m, log: log, inline: newTable(), started: make(chan struct{})}
+	h := &Hosts{o: o, metrics: m, log: log, inline: newTable()}
+	h.Poll = poll.New(o.Reload, h.look)
 	_ = h.inline.read(strings.NewReader(strings.Join(o.Inline, "\n")), &o)
 	h.now.Store(h.inline)
 	return h
-}
-
-// Run reads the file, and again whenever it changed, until ctx ends.
-func (h *Hosts) Run(ctx context.Context) error {
-	h.look()
-	close(h.started)
-	if h.o.Reload <= 0 {
-		<-ctx.Done()
-		return nil
-	}
-	tick := time.NewTicker(h.o.Reload)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-tick.C:
-			h.look()
-		}
-	}
-}
-
-// AwaitStart waits until the file has been read for the first time.
-func (h *Hosts) AwaitStart(ctx context.Context) {
-	select {
-	case <-h.started:
-	case <-ctx.Done():
-	}
 }
 
 // look reads the file if it is another than before. Without a file the lines of the Corefile stay.

@@ -2,6 +2,7 @@ package hosts
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -14,6 +15,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
+	"github.com/clusterdns/clusterdns/config/directive"
 	"github.com/clusterdns/clusterdns/plugin/internal/plugintest"
 	"github.com/clusterdns/clusterdns/server/servertest"
 )
@@ -181,13 +183,32 @@ func TestParse(t *testing.T) {
 		"hosts x {\nttl 70000\n}":               "70000 is not within",
 		"hosts x {\nreload soon\n}":             `"soon" is not a duration`,
 		"hosts x {\nreload -1s\n}":              "is not within",
-		"hosts x {\n192.0.2.1\n}":               "a name must follow the address",
-		"hosts x {\nfallthru\n}":                `unknown option "fallthru"; did you mean "fallthrough"?`,
 		"hosts x {\nfallthrough_unsupported\n}": "needs fallthrough",
 		"hosts x a..b":                          "has an empty label",
 	} {
 		if _, err := Parse(plugintest.Input(t, text, ".")); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: error %v, want one with %q", text, err, want)
+		}
+	}
+}
+
+// TestLines warns of lines that do nothing, and takes the others.
+func TestLines(t *testing.T) {
+	t.Parallel()
+	for line, want := range map[string]string{
+		"192.0.2.1":          "a name must follow the address 192.0.2.1; this line does nothing",
+		"fallthru":           `"fallthru" is neither an address nor an option, so this line does nothing; did you mean "fallthrough"?`,
+		"www.example.org ::": `"www.example.org" is neither an address nor an option, so this line does nothing`,
+		"192.0.2 a.example":  `"192.0.2" is neither an address nor an option, so this line does nothing`,
+	} {
+		in := plugintest.Input(t, "hosts x {\n"+line+"\n192.0.2.7 b.example\n}", ".")
+		var warned []string
+		in.Warn = func(_ directive.Arg, format string, args ...any) {
+			warned = append(warned, fmt.Sprintf(format, args...))
+		}
+		o, err := Parse(in)
+		if err != nil || len(o.Inline) != 1 || len(warned) != 1 || !strings.HasSuffix(warned[0], want) {
+			t.Errorf("%q: %v, %q, %v; want one line, and a warning that ends with %q", line, o.Inline, warned, err, want)
 		}
 	}
 }

@@ -2,8 +2,10 @@
 package hosts
 
 import (
+	"fmt"
 	"math"
 	"net/netip"
+	"slices"
 	"strings"
 	"time"
 
@@ -65,14 +67,16 @@ func Parse(in *directive.Input) (Options, error) {
 	rest := *in
 	rest.Lines = nil
 	for _, l := range in.Lines {
-		if _, err := netip.ParseAddr(l.Name.Text); err != nil {
+		switch _, err := netip.ParseAddr(l.Name.Text); {
+		case option(l.Name.Text):
 			rest.Lines = append(rest.Lines, l)
-			continue
+		case err != nil:
+			warnLine(in, l.Name)
+		case len(l.Args) == 0:
+			in.Warn(l.Name, "hosts: a name must follow the address %s; this line does nothing", l.Name.Text)
+		default:
+			o.Inline = append(o.Inline, l.Name.Text+" "+strings.Join(l.Texts(), " "))
 		}
-		if len(l.Args) == 0 {
-			return o, l.Name.Errorf("hosts: a name must follow the address %s", l.Name.Text)
-		}
-		o.Inline = append(o.Inline, l.Name.Text+" "+strings.Join(l.Texts(), " "))
 	}
 	if err := directive.ParseOptions(&rest, &o, Rows()); err != nil {
 		return o, err
@@ -81,4 +85,22 @@ func Parse(in *directive.Input) (Options, error) {
 		return o, in.Name.Errorf("hosts: fallthrough_unsupported needs fallthrough")
 	}
 	return o, nil
+}
+
+func option(word string) bool {
+	return slices.ContainsFunc(Rows(), func(o directive.Option[Options]) bool { return o.Name == word })
+}
+
+// warnLine warns of a line that is neither an option nor one of hosts(5). It is no error because hosts(5) has such lines ignored, and
+// Corefiles are full of them.
+func warnLine(in *directive.Input, word directive.Arg) {
+	var names []string
+	for _, o := range Rows() {
+		names = append(names, o.Name)
+	}
+	hint := ""
+	if n := directive.Nearest(word.Text, names); n != "" {
+		hint = fmt.Sprintf("; did you mean %q?", n)
+	}
+	in.Warn(word, "hosts: %q is neither an address nor an option, so this line does nothing%s", word.Text, hint)
 }

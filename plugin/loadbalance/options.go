@@ -2,6 +2,7 @@ package loadbalance
 
 import (
 	"net/netip"
+	"strings"
 	"time"
 
 	"github.com/clusterdns/clusterdns/config/directive"
@@ -12,6 +13,19 @@ type Options struct {
 	File   string         // of weights; "" for round_robin
 	Reload time.Duration  // how often File is looked at; 0 for never again
 	Prefer []netip.Prefix // addresses within come first, in the order of the prefixes
+}
+
+// Shown has the policy with its file.
+func (o Options) Shown() []directive.Value {
+	policy, reload := "round_robin", ""
+	if o.File != "" {
+		policy, reload = "weighted "+o.File, o.Reload.String()
+	}
+	var prefer []string
+	for _, p := range o.Prefer {
+		prefer = append(prefer, p.String())
+	}
+	return []directive.Value{{Name: "policy", Value: policy}, {Name: "reload", Value: reload}, {Name: "prefer", Value: strings.Join(prefer, " ")}}
 }
 
 // Shuffle says whether the server puts address records into random order when they are written.

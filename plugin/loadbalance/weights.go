@@ -9,8 +9,8 @@ import (
 	"os"
 	"strconv"
 	"strings"
-	"time"
 
+	"github.com/clusterdns/clusterdns/plugin/internal/poll"
 	"github.com/clusterdns/clusterdns/server/wire"
 )
 
@@ -54,21 +54,7 @@ func (b *Balance) Run(ctx context.Context) error {
 			b.log.Info("loadbalance: weights are good again", "file", b.opts.File)
 		}
 	}
-	look()
-	if b.opts.Reload == 0 {
-		<-ctx.Done()
-		return nil
-	}
-	t := time.NewTicker(b.opts.Reload)
-	defer t.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-t.C:
-			look()
-		}
-	}
+	return poll.New(b.opts.Reload, look).Run(ctx)
 }
 
 // parse reads a file of weights: a line with a name, and below it lines of an address and its weight. What follows # is a comment.

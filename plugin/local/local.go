@@ -14,15 +14,29 @@ import (
 	"github.com/clusterdns/clusterdns/server/wire"
 )
 
-// Options are nothing but that the directive is there.
-type Options struct{}
+// Options are those of a local directive.
+type Options struct {
+	LocalhostPrefix directive.Switch // localhost with a domain behind it is the machine itself as well
+}
+
+// Rows are the directive's options.
+func Rows() []directive.Option[Options] {
+	return []directive.Option[Options]{
+		{Name: "localhost_prefix", Usage: "on|off", Min: 1, Max: 1, Help: "whether localhost with a domain behind it is the machine itself; on by default",
+			Set: func(o *Options, l *directive.Line) (err error) {
+				o.LocalhostPrefix, err = l.Args[0].Switch()
+				return err
+			}},
+	}
+}
 
 // Parse reads the directive.
 func Parse(in *directive.Input) (Options, error) {
+	o := Options{LocalhostPrefix: true}
 	if err := in.NoArgs(); err != nil {
-		return Options{}, err
+		return o, err
 	}
-	return Options{}, in.NoBlock()
+	return o, directive.ParseOptions(in, &o, Rows())
 }
 
 // Metrics is the directive's counter.
@@ -43,12 +57,13 @@ const (
 // Local answers for the local zones.
 type Local struct {
 	zones   zones.Set
+	prefix  bool
 	metrics *Metrics
 }
 
 // New makes the handler. m may be nil.
-func New(_ Options, m *Metrics) *Local {
-	return &Local{zones.New([]string{"localhost.", "0.in-addr.arpa.", "127.in-addr.arpa.", "255.in-addr.arpa."}), m}
+func New(o Options, m *Metrics) *Local {
+	return &Local{zones.New([]string{"localhost.", "0.in-addr.arpa.", "127.in-addr.arpa.", "255.in-addr.arpa."}), bool(o.LocalhostPrefix), m}
 }
 
 // Answer answers for the local zones, and for localhost with a search domain behind it.
@@ -56,7 +71,7 @@ func (l *Local) Answer(r *server.Reply, q *server.Query) server.Verdict {
 	zone, labels, ok := l.zones.Find(&q.Name)
 	host := zone.Name() == localhost
 	if !ok {
-		if host = completed(q); !host {
+		if host = l.prefix && completed(q); !host {
 			return server.Pass
 		}
 	}

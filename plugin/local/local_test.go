@@ -15,7 +15,7 @@ import (
 func TestAnswers(t *testing.T) {
 	t.Parallel()
 	reg := prometheus.NewRegistry()
-	h := New(Options{}, NewMetrics(reg))
+	h := New(Options{LocalhostPrefix: true}, NewMetrics(reg))
 	soa := func(zone string) string { return zone + " 604800 IN SOA localhost. root.localhost. 1 0 0 0 604800" }
 	back := plugintest.NewAnswers(t, "www.example.org. 1 IN A 192.0.2.1")
 	for ask, want := range map[string]string{
@@ -47,15 +47,35 @@ func TestAnswers(t *testing.T) {
 	}
 }
 
+// TestNoPrefix has only what RFC 6761 6.3 reserves taken for the machine itself.
+func TestNoPrefix(t *testing.T) {
+	t.Parallel()
+	o, err := Parse(plugintest.Input(t, "local {\nlocalhost_prefix off\n}"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	h, back := New(o, nil), plugintest.NewAnswers(t, "localhost.example.org. 1 IN A 192.0.2.1")
+	for ask, want := range map[string]string{
+		"localhost.example.org.": "NOERROR\nlocalhost.example.org. 1 IN A 192.0.2.1",
+		"localhost.":             "NOERROR\nlocalhost. 604800 IN A 127.0.0.1",
+		"app.localhost.":         "NOERROR\napp.localhost. 604800 IN A 127.0.0.1",
+	} {
+		plugintest.Check(t, ask, plugintest.Ask(t, "", plugintest.Question(ask, "A"), h, back), want)
+	}
+}
+
 func TestNoAllocs(t *testing.T) {
-	b := servertest.Block(".", plugintest.Stage(New(Options{}, NewMetrics(nil))), plugintest.Stage(plugintest.NewAnswers(t, "b. 1 IN A 192.0.2.1")))
+	b := servertest.Block(".", plugintest.Stage(New(Options{LocalhostPrefix: true}, NewMetrics(nil))), plugintest.Stage(plugintest.NewAnswers(t, "b. 1 IN A 192.0.2.1")))
 	servertest.NoAllocs(t, servertest.Query("b.", dns.TypeA, 1232), b)
 	servertest.NoAllocs(t, servertest.Query("localhost.", dns.TypeA, 1232), b)
 }
 
 func TestParse(t *testing.T) {
 	t.Parallel()
-	for text, want := range map[string]bool{"local": true, "local host": false, "local {\nx y\n}": false} {
+	for text, want := range map[string]bool{
+		"local": true, "local {\n}": true, "local {\nlocalhost_prefix on\n}": true,
+		"local host": false, "local {\nx y\n}": false, "local {\nlocalhost_prefix\n}": false, "local {\nlocalhost_prefix no\n}": false,
+	} {
 		if _, err := Parse(plugintest.Input(t, text)); (err == nil) != want {
 			t.Errorf("%q: %v", text, err)
 		}
@@ -64,5 +84,5 @@ func TestParse(t *testing.T) {
 
 func TestDocs(t *testing.T) {
 	t.Parallel()
-	plugintest.Mentions(t, "local", "local", "coredns_local_localhost_requests_total")
+	plugintest.Mentions(t, "local", "localhost_prefix", "coredns_local_localhost_requests_total")
 }

@@ -312,16 +312,16 @@ func TestSeconds(t *testing.T) {
 func TestParse(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{
-		"log":                          ". 7 0 0s " + Common,
-		"log example.org EXAMPLE.net.": "example.org. example.net. 7 0 0s " + Common,
-		"log 10.1.0.0/16":              "1.10.in-addr.arpa. 7 0 0s " + Common,
-		"log . {combined}":             ". 7 0 0s " + Combined,
-		"log . \"x {common} y\"":       ". 7 0 0s x " + Common + " y",
-		"log . {\n class success\n class error\n}": ". 5 0 0s " + Common,
-		"log {\n json\n}":                          ". 7 0 0s ",
-		"log {\n json a/b /c/d\n failures\n}":      ". 4 0 0s  a/b c/d",
-		"log {\n sample 5\n slow 20ms\n}":          ". 7 5 20ms " + Common,
-		"log {\n failures\n class denial\n}":       ". 6 0 0s " + Common + ` {plugin} "{reason}"`,
+		"log":                          ". all 0 0s " + Common,
+		"log example.org EXAMPLE.net.": "example.org. example.net. all 0 0s " + Common,
+		"log 10.1.0.0/16":              "1.10.in-addr.arpa. all 0 0s " + Common,
+		"log . {combined}":             ". all 0 0s " + Combined,
+		"log . \"x {common} y\"":       ". all 0 0s x " + Common + " y",
+		"log . {\n class success\n class error\n}": ". success error 0 0s " + Common,
+		"log {\n json\n}":                          ". all 0 0s ",
+		"log {\n json a/b /c/d\n failures\n}":      ". error 0 0s  a/b c/d",
+		"log {\n sample 5\n slow 20ms\n}":          ". all 5 20ms " + Common,
+		"log {\n failures\n class denial\n}":       ". denial error 0 0s " + Common + ` {plugin} "{reason}"`,
 	} {
 		o := parse(t, text)
 		var got []string

@@ -19,6 +19,20 @@ const (
 	All     = Success | Denial | Failure
 )
 
+// String is the words of the class option.
+func (c Class) String() string {
+	if c == All {
+		return "all"
+	}
+	var words []string
+	for i, word := range []string{"success", "denial", "error"} {
+		if c&(1<<i) != 0 {
+			words = append(words, word)
+		}
+	}
+	return strings.Join(words, " ")
+}
+
 // The formats that have a name.
 const (
 	Common   = `{remote}:{port} - {>id} "{type} {class} {name} {proto} {size} {>do} {>bufsize}" {rcode} {>rflags} {rsize} {duration}`

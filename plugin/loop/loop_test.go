@@ -26,7 +26,7 @@ func TestParse(t *testing.T) {
 	if o, err := loop.Parse(in); err != nil || len(o.Zones) != 1 {
 		t.Errorf("got %v, %v", o, err)
 	}
-	in.HasBlock = true
+	in.Lines = []directive.Line{{Name: in.Name}}
 	if _, err := loop.Parse(in); err == nil || err.Error() != "Corefile:3: loop: takes no options in braces" {
 		t.Errorf("got %v", err)
 	}

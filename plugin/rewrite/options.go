@@ -298,6 +298,9 @@ func (p *parser) code(o *Options) error {
 	return nil
 }
 
+// maxTTL is the highest that there is (RFC 2181 8).
+const maxTTL = 1<<31 - 1
+
 func (p *parser) ttl(o *Options) error {
 	p.match(o, 2)
 	var span string
@@ -308,7 +311,7 @@ func (p *parser) ttl(o *Options) error {
 	if !ranged {
 		hi = lo
 	}
-	o.MaxTTL = 1<<31 - 1 // the highest TTL there is (RFC 2181 8)
+	o.MaxTTL = maxTTL
 	for i, s := range []string{lo, hi} {
 		if s == "" && ranged && span != "-" {
 			continue

@@ -3,6 +3,7 @@ package secondary
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/clusterdns/clusterdns/plugin/internal/zone"
 	"github.com/clusterdns/clusterdns/server/wire"
@@ -26,7 +27,12 @@ func (h *Secondary) reconcile(ctx context.Context, catalog wire.Zone, z *zone.Zo
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	named := map[wire.Canonical]bool{}
+	of := h.find(catalog.Name())
 	for _, m := range list {
+		if !of.allows(m.Zone) {
+			h.log.Warn(fmt.Sprintf("zone %s of catalog %s is none that the catalog option allows", m.Zone, catalog))
+			continue
+		}
 		named[m.Zone.Name()] = true
 		h.adopt(ctx, catalog, m)
 	}
@@ -36,6 +42,11 @@ func (h *Secondary) reconcile(ctx context.Context, catalog wire.Zone, z *zone.Zo
 			h.forget(name)
 		}
 	}
+}
+
+// allows says whether a catalog may name a zone: one that it is not trusted with would take that zone's names out of other hands (RFC 9432 7).
+func (w *care) allows(z wire.Zone) bool {
+	return len(w.members) == 0 || slices.ContainsFunc(w.members, func(m wire.Zone) bool { return m.Contains(z.Name()) })
 }
 
 // adopt makes a zone one of a catalog. One that is of another stays there, unless that one says that it moves here (RFC 9432 4.3.1.1). Its
@@ -66,7 +77,7 @@ func (h *Secondary) adopt(ctx context.Context, catalog wire.Zone, m zone.Member)
 	h.table.Own(m.Zone, of.fall)
 	ctx, cancel := context.WithCancel(ctx)
 	h.members[name] = &member{catalog.Name(), m.Node, m.Next, cancel}
-	w := newCare(of.from, of.fall, false)
+	w := newCare(&Options{From: of.from, Fallthrough: of.fall})
 	h.set(name, w)
 	h.running.Go(func() { h.keep(ctx, m.Zone, w) })
 	h.log.Info(fmt.Sprintf("zone %s is in catalog %s", m.Zone, catalog))

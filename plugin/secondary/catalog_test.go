@@ -2,6 +2,7 @@ package secondary
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"sync"
 	"testing"
@@ -54,6 +55,43 @@ func (c *catalogs) ServeDNS(w dns.ResponseWriter, m *dns.Msg) {
 		r.Answer = append(r.Answer, soa)
 	}
 	_ = w.WriteMsg(r)
+}
+
+// TestCatalogMembers has a catalog name only zones that the directive allows: RFC 9432 7 says what one could do otherwise.
+func TestCatalogMembers(t *testing.T) {
+	t.Parallel()
+	p := &catalogs{zones: map[string][]string{}, serials: map[string]uint32{}}
+	lines := []string{"version.cat. 5 IN TXT 2"}
+	for i, z := range []string{"example.org.", "in.example.org.", "internal.example.", "example.net.", "notexample.org.", "org."} {
+		p.set(z, "www."+z+" 5 IN A 192.0.2.1")
+		lines = append(lines, fmt.Sprintf("m%d.zones.cat. 5 IN PTR %s", i, z))
+	}
+	p.set("cat.", lines...)
+	addr := servertest.Upstream(t, p.ServeDNS)
+	changed := make(chan string, 20)
+	h := New([]Options{parse(t, "secondary cat {\ntransfer from "+addr+"\ncatalog example.org\ncatalog internal.example\n}")}, nil, func(z wire.Zone) { changed <- z.String() })
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() { defer close(done); _ = h.Run(ctx) }()
+	want := map[string]bool{"cat.": true, "example.org.": true, "in.example.org.": true, "internal.example.": true}
+	for len(want) > 0 {
+		select {
+		case z := <-changed:
+			if !want[z] {
+				t.Errorf("%s was transferred", z)
+			}
+			delete(want, z)
+		case <-time.After(20 * time.Second):
+			t.Fatalf("not transferred: %v", want)
+		}
+	}
+	for _, n := range []string{"www.example.net.", "www.notexample.org.", "www.org."} {
+		if r := plugintest.Ask(t, "", plugintest.Question(n, "A"), h, plugintest.NewAnswers(t)); r.Rcode != dns.RcodeNameError {
+			t.Errorf("%s is served: %v", n, r)
+		}
+	}
+	cancel()
+	<-done
 }
 
 func TestCatalog(t *testing.T) {

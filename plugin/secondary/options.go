@@ -14,6 +14,7 @@ type Options struct {
 	Zones       zones.Set
 	From        []netip.AddrPort // primary servers, asked in this order
 	Catalog     bool             // the zones are catalogs of others, which are transferred as well
+	Members     zones.Set        // a catalog may name these zones and those below them; none means all
 	Fallthrough zones.Fallthrough
 }
 
@@ -21,8 +22,8 @@ type Options struct {
 func Rows() []directive.Option[Options] {
 	return []directive.Option[Options]{
 		{Name: "transfer", Usage: "from ADDRESS...", Min: 2, Max: directive.Many, Repeat: true, Help: "servers that the zones are transferred from; the next is asked when one does not work", Set: setTransfer},
-		{Name: "catalog", Help: "takes up the zones that the transferred ones name (RFC 9432)",
-			Set: func(o *Options, _ *directive.Line) error { o.Catalog = true; return nil }},
+		{Name: "catalog", Usage: "[ZONE...]", Max: directive.Many, Repeat: true, Help: "takes up the zones that the transferred ones name (RFC 9432): all of them, or those that are a ZONE or below one",
+			Set: setCatalog},
 		{Name: "fallthrough", Usage: "[ZONE...]", Max: directive.Many, Help: "passes names on that do not exist",
 			Set: func(o *Options, l *directive.Line) (err error) {
 				o.Fallthrough, err = zones.ParseFallthrough(l)
@@ -63,4 +64,14 @@ func setTransfer(o *Options, l *directive.Line) error {
 		o.From = append(o.From, ap)
 	}
 	return nil
+}
+
+func setCatalog(o *Options, l *directive.Line) error {
+	o.Catalog = true
+	if len(l.Args) == 0 {
+		return nil
+	}
+	more, err := zones.Parse(&directive.Input{Line: *l}, l.Args)
+	o.Members = append(o.Members, more...)
+	return err
 }

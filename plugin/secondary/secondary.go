@@ -58,11 +58,12 @@ type care struct {
 	from    []netip.AddrPort
 	fall    zones.Fallthrough
 	catalog bool
+	members zones.Set     // which a catalog may name, with those below them; none means all
 	now     chan struct{} // holds one: what comes while an update runs is worth one more
 }
 
-func newCare(from []netip.AddrPort, fall zones.Fallthrough, catalog bool) *care {
-	return &care{from, fall, catalog, make(chan struct{}, 1)}
+func newCare(o *Options) *care {
+	return &care{o.From, o.Fallthrough, o.Catalog, o.Members, make(chan struct{}, 1)}
 }
 
 // New makes the handler. changed is called, if it is not nil, when another version of a zone is served. Run transfers the zones.
@@ -75,7 +76,7 @@ func New(all []Options, log *slog.Logger, changed func(origin wire.Zone)) *Secon
 	for _, o := range all {
 		for _, z := range o.Zones {
 			h.table.Own(z, o.Fallthrough)
-			cares[z.Name()] = newCare(o.From, o.Fallthrough, o.Catalog)
+			cares[z.Name()] = newCare(&o)
 		}
 	}
 	h.cares.Store(&cares)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"net"
 	"net/netip"
 	"slices"
 	"sync"
@@ -65,7 +66,7 @@ func (t *Transfer) tell(ctx context.Context, z wire.Zone) {
 		}
 		for _, to := range o.Notify {
 			wg.Go(func() {
-				if err := notify(ctx, z, to); err != nil && ctx.Err() == nil {
+				if err := notify(ctx, z, o.Source, to); err != nil && ctx.Err() == nil {
 					t.log.Warn(fmt.Sprintf("%s could not be told of a change of %s", to, z), "error", err)
 				}
 			})
@@ -84,10 +85,13 @@ func (o *Options) has(z wire.Zone) bool {
 }
 
 // notify tells one server (RFC 1996 3.7).
-func notify(ctx context.Context, z wire.Zone, to netip.AddrPort) error {
+func notify(ctx context.Context, z wire.Zone, from netip.Addr, to netip.AddrPort) error {
 	m := new(dns.Msg)
 	m.SetNotify(z.String())
-	c := dns.Client{Timeout: notifyTimeout}
+	c := dns.Client{Dialer: &net.Dialer{Timeout: notifyTimeout}, Timeout: notifyTimeout}
+	if from.Is4() && to.Addr().Is4() || from.Is6() && to.Addr().Is6() {
+		c.Dialer.LocalAddr = net.UDPAddrFromAddrPort(netip.AddrPortFrom(from, 0))
+	}
 	var err error
 	for range notifyTries {
 		var r *dns.Msg

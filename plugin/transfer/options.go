@@ -4,6 +4,7 @@ package transfer
 
 import (
 	"net/netip"
+	"strings"
 
 	"github.com/clusterdns/clusterdns/config/directive"
 	"github.com/clusterdns/clusterdns/plugin/internal/zones"
@@ -15,12 +16,40 @@ type Options struct {
 	All    bool             // everybody may transfer
 	Nets   []netip.Prefix   // these may
 	Notify []netip.AddrPort // these may as well, and are told of changes
+	Source netip.Addr       // where they are told from; the zero value leaves that to the system
+}
+
+// Shown has all that lines say to transfer to in one.
+func (o Options) Shown() []directive.Value {
+	var to []string
+	if o.All {
+		to = append(to, "*")
+	}
+	for _, n := range o.Nets {
+		to = append(to, n.String())
+	}
+	for _, ap := range o.Notify {
+		to = append(to, ap.String())
+	}
+	source := ""
+	if o.Source.IsValid() {
+		source = o.Source.String()
+	}
+	return []directive.Value{{Name: "zones", Value: o.Zones.String()}, {Name: "to", Value: strings.Join(to, " ")}, {Name: "source", Value: source}}
 }
 
 // Rows are the directive's options.
 func Rows() []directive.Option[Options] {
 	return []directive.Option[Options]{
 		{Name: "to", Usage: "ADDRESS...", Min: 1, Max: directive.Many, Repeat: true, Help: "who may transfer: * for all, networks, and addresses, which are told of changes as well", Set: setTo},
+		{Name: "source", Usage: "ADDRESS", Min: 1, Max: 1, Help: "the address of this host that they are told from",
+			Set: func(o *Options, l *directive.Line) (err error) {
+				if o.Source, err = netip.ParseAddr(l.Args[0].Text); err != nil {
+					return l.Args[0].Errorf("%q is not an address", l.Args[0].Text)
+				}
+				o.Source = o.Source.Unmap()
+				return nil
+			}},
 	}
 }
 

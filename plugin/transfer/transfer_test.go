@@ -143,13 +143,14 @@ func TestWhoMay(t *testing.T) {
 
 func TestNotify(t *testing.T) {
 	t.Parallel()
-	got := make(chan *dns.Msg, 10)
+	got, from := make(chan *dns.Msg, 10), make(chan string, 10)
 	told := servertest.Upstream(t, func(w dns.ResponseWriter, m *dns.Msg) {
 		got <- m
+		from <- w.RemoteAddr().String()
 		r := new(dns.Msg)
 		_ = w.WriteMsg(r.SetReply(m))
 	})
-	h := handler(t, nil, "transfer example.org {\nto "+told+" *\n}")
+	h := handler(t, nil, "transfer example.org {\nto "+told+" *\nsource 127.0.0.9\n}")
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan struct{})
 	go func() { defer close(done); _ = h.Run(ctx) }()
@@ -157,6 +158,9 @@ func TestNotify(t *testing.T) {
 	h.Changed(wire.NewZone(wire.MustCanonical("example.org")))
 	if m := <-got; m.Opcode != dns.OpcodeNotify || m.Question[0].Name != "example.org." || m.Question[0].Qtype != dns.TypeSOA {
 		t.Errorf("told %v", m)
+	}
+	if addr := <-from; !strings.HasPrefix(addr, "127.0.0.9:") {
+		t.Errorf("told from %s", addr)
 	}
 	cancel()
 	<-done
@@ -177,11 +181,12 @@ func TestParse(t *testing.T) {
 		t.Errorf("%+v, %v", o, err)
 	}
 	for text, want := range map[string]string{
-		"transfer":                      "needs a line such as: to *",
-		"transfer {\nto\n}":             "needs more arguments",
-		"transfer {\nto somebody\n}":    "is neither *",
-		"transfer {\nfrom 192.0.2.1\n}": `unknown option "from"; known are to`,
-		"transfer a..b {\nto *\n}":      "has an empty label",
+		"transfer":                         "needs a line such as: to *",
+		"transfer {\nto\n}":                "needs more arguments",
+		"transfer {\nto somebody\n}":       "is neither *",
+		"transfer {\nfrom 192.0.2.1\n}":    `unknown option "from"; known are to, source`,
+		"transfer {\nto *\nsource here\n}": "is not an address",
+		"transfer a..b {\nto *\n}":         "has an empty label",
 	} {
 		if _, err := Parse(plugintest.Input(t, text, ".")); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: error %v, want one with %q", text, err, want)

@@ -54,7 +54,7 @@ func Parse(in *directive.Input) (Options, error) {
 		return o, err
 	}
 	if len(o.Exprs) == 0 {
-		return o, in.Name.Errorf("view: needs an expr")
+		in.Warn(in.Name, "view: is for all queries without an expr")
 	}
 	return o, nil
 }

@@ -128,7 +128,6 @@ func TestParse(t *testing.T) {
 	for text, want := range map[string]string{
 		"view {\nexpr true\n}":            "one name must follow",
 		"view a b {\nexpr true\n}":        "one name must follow",
-		"view a":                          "needs an expr",
 		"view a {\nexpr name(\n}":         "Corefile:2: view: expr",
 		"view a {\nexpr name()\n}":        "expected bool",
 		"view a {\nexpr colour()=='x'\n}": "unknown name colour",
@@ -137,6 +136,9 @@ func TestParse(t *testing.T) {
 		if _, err := Parse(plugintest.Input(t, text)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: error %v, want one with %q", text, err, want)
 		}
+	}
+	if o, err := Parse(plugintest.Input(t, "view a")); err != nil || len(o.Exprs) != 0 {
+		t.Errorf("without an expr: %+v, %v", o, err)
 	}
 	if _, err := New([]Options{{Exprs: []string{"("}}}, nil); err == nil {
 		t.Error("a broken expression was taken")

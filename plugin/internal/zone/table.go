@@ -112,6 +112,7 @@ type Loader struct {
 	Table   *Table
 	Origin  wire.Zone
 	File    string
+	ByMtime bool // a file that was changed is another version, even with the same serial
 	Log     *slog.Logger
 	Changed func(origin wire.Zone) // called with another version of the zone in the table; may be nil
 
@@ -121,7 +122,7 @@ type Loader struct {
 }
 
 // Look reads the file if its time of change or its size is another than before. A file that is bad leaves the zone as it was. A file whose
-// SOA record has the serial of the zone before is no other version of it.
+// SOA record has the serial of the zone before is no other version of it, unless ByMtime says otherwise.
 func (l *Loader) Look() {
 	if err := l.look(); err != nil {
 		if !l.failing {
@@ -159,7 +160,7 @@ func (l *Loader) look() error {
 	}
 	l.seen, l.size = info.ModTime(), info.Size()
 	old, _ := l.Table.Get(l.Origin)
-	if old != nil && old.Serial() == z.Serial() {
+	if old != nil && old.Serial() == z.Serial() && !l.ByMtime {
 		l.Log.Debug(fmt.Sprintf("zone %s: the file changed, serial %d did not", l.Origin, z.Serial()))
 		return nil
 	}

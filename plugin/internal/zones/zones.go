@@ -3,6 +3,7 @@ package zones
 
 import (
 	"slices"
+	"strings"
 
 	"github.com/clusterdns/clusterdns/config/directive"
 	"github.com/clusterdns/clusterdns/server/wire"
@@ -21,6 +22,15 @@ func New(names []string) Set {
 	}
 	slices.SortStableFunc(s, func(a, b wire.Zone) int { return b.Labels() - a.Labels() })
 	return s
+}
+
+// String is the zones with spaces between them.
+func (s Set) String() string {
+	var out []string
+	for _, z := range s {
+		out = append(out, z.String())
+	}
+	return strings.Join(out, " ")
 }
 
 // Parse makes the set of the zones that args name, or else of the server block's.
