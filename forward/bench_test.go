@@ -30,7 +30,7 @@ func miss(tb testing.TB) (ask func()) {
 }
 
 // BenchmarkMiss is a query forwarded over UDP without the kernel's part: what is spent on top of two datagrams each way. Most of it is
-// the making and waking of the query's goroutine.
+// the waking of the goroutine that reads the reply, and of the one that asks here.
 func BenchmarkMiss(b *testing.B) {
 	ask := miss(b)
 	b.ReportAllocs()

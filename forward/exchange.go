@@ -1,11 +1,13 @@
 package forward
 
 import (
-	"context"
 	"errors"
 	"fmt"
+	"runtime/debug"
+	"sync"
 	"time"
 
+	"github.com/clusterdns/clusterdns/server"
 	"github.com/clusterdns/clusterdns/server/wire"
 )
 
@@ -19,47 +21,20 @@ const (
 	maxAttempts = 32
 )
 
-// attempt is one question sent to one upstream. It belongs to its exchange; while it is registered with a socket or connection, that
-// one's lock guards what finish sets.
-type attempt struct {
-	x        *exchange
-	up       *upstream
-	over     proto
-	plain    bool  // without EDNS
-	followUp bool  // asks the same upstream again over TCP or without EDNS
-	redials  uint8 // how often its connection broke and it was sent again
-	sent     time.Time
-	at       carrier // where it is registered
-	id       uint16
-	stream   *stream // for streams alone, which may move it
-
-	msg  *message // the reply
-	fit  fit
-	err  error // or why there is none
-	done bool  // for the exchange alone: its event was received
-}
-
-// carrier is a socket or connection that an attempt is registered with.
-type carrier interface {
-	// giveUp takes the attempt out, and says false if it is finished already. Afterwards no event of it can come.
-	giveUp(a *attempt) bool
-}
-
-// finish tells the exchange of a reply or failure. It is called once for an attempt, under the lock of its carrier, and never blocks.
-func (a *attempt) finish(m *message, f fit, err error) {
-	a.msg, a.fit, a.err = m, f, err
-	a.x.events <- a
-}
-
-// exchange is one question on its way to the upstreams of a group and the reply on its way back. All its methods run on the goroutine
-// that asks.
+// exchange is one question on its way to the upstreams of a group and the reply on its way back. It has no goroutine: it is moved on by the one that
+// asks, by those that read from upstreams, and by its timer, each of which holds its lock. Whoever decides it lands it.
 type exchange struct {
 	group    *group
-	question question
-	out      []byte // the datagram being sent
-	events   chan *attempt
+	mu       sync.Mutex
+	question question // does not change while an attempt is registered
+	atts     []*attempt
 	timer    *time.Timer
-	atts     [maxAttempts]attempt
+	armed    time.Time    // when the timer fires; zero if it does not. It is not stopped for less: most replies come long before
+	turn     *server.Turn // of the goroutine that has the lock
+	gen      uint64       // odd while somebody uses it, and never again the same
+	leaving  int          // what has still to come or be done before it can be used again, once it is decided
+	waiters  []call       // guarded by the lock of its flight shard once that has it
+	key      key
 	progress
 }
 
@@ -71,6 +46,7 @@ type progress struct {
 	next    int // attempts begun, follow-ups not counted
 	budget  int
 	stream  bool // ask over TCP first
+	once    bool // a probe: the first outcome is the result
 	pending int
 
 	until    time.Time // when to stop waiting
@@ -79,86 +55,151 @@ type progress struct {
 	last     error
 	best     *message // a reply to fall back on
 	partial  bool     // best is cut off
-	key      key
-	waiters  []chan *result
+
+	asking  bool // open has been called
+	decided bool // there is a result, and nothing more is to happen
+	msg     *message
+	result  result
 }
 
-// begin takes an exchange. It goes back with end.
-func (g *group) begin() *exchange {
-	x, _ := g.exchanges.Get().(*exchange)
-	if x == nil {
-		x = &exchange{group: g, events: make(chan *attempt, maxAttempts), timer: time.NewTimer(time.Hour)}
-	}
-	return x
+// start begins to ask. begun is when the query came.
+func (x *exchange) start(begun time.Time, t *server.Turn) {
+	t, own := x.group.turnOr(t)
+	x.mu.Lock()
+	x.turn = t
+	x.open(begun)
+	x.moved(t, own)
 }
 
-// end gives up what is still registered and recycles everything.
-func (g *group) end(x *exchange) {
-	x.timer.Stop()
-	for i := range x.n {
-		if a := &x.atts[i]; !a.done && a.at != nil {
-			a.at.giveUp(a)
-		}
+// turnOr gives t, or a turn for the caller alone, which it ends.
+func (g *group) turnOr(t *server.Turn) (_ *server.Turn, own bool) {
+	if t != nil {
+		return t, false
 	}
-	for len(x.events) > 0 {
-		<-x.events
+	if t, ok := g.turns.Get().(*server.Turn); ok {
+		return t, true
 	}
-	for i := range x.n {
-		g.recycle(x.atts[i].msg)
-		x.atts[i] = attempt{}
-	}
-	g.recycle(x.best)
-	x.progress = progress{}
-	g.exchanges.Put(x)
+	return server.NewTurn(), true
 }
 
-// attempt makes an attempt that is not sent yet. The caller has made sure that there is room.
-func (x *exchange) attempt(u *upstream, over proto, now time.Time) *attempt {
-	a := &x.atts[x.n]
-	x.n++
-	*a = attempt{x: x, up: u, over: over, sent: now, plain: u.plain.Load() > now.UnixNano()}
-	return a
+// moved unlocks x, which is decided now or goes on, and ends t if it is the caller's own.
+func (x *exchange) moved(t *server.Turn, own bool) {
+	g, over := x.group, x.decided
+	x.turn = nil
+	x.mu.Unlock()
+	if over {
+		x.land(t)
+	}
+	if own {
+		t.End()
+		g.turns.Put(t)
+	}
 }
 
-// run asks until there is a reply, and gives it, or the reason why there is none. The reply is the caller's to recycle.
-func (x *exchange) run(ctx context.Context, begun time.Time) (*message, error) {
-	o := &x.group.opts
+// open is start under the lock.
+func (x *exchange) open(begun time.Time) {
+	defer x.rescue()
+	if err := x.group.order(x); err != nil {
+		x.decide(nil, err)
+		return
+	}
 	now := time.Now()
+	o := &x.group.opts
+	x.asking = true
 	x.deadline = begun.Add(min(max(overall, o.ReadTimeout), overallMost))
 	x.launch(now)
-	for x.pending > 0 && now.Before(x.deadline) {
-		wake := earlier(x.until, x.deadline)
-		if !x.again.IsZero() {
-			wake = earlier(wake, x.again)
-		}
-		x.timer.Reset(wake.Sub(now))
-		select {
-		case a := <-x.events:
-			x.pending--
-			a.done = true
-			now = time.Now()
-			if x.settle(a, now) {
-				m := a.msg
-				a.msg = nil
-				return m, nil
-			}
-		case <-x.timer.C:
-			now = time.Now()
-			if !x.again.IsZero() && !now.Before(x.again) {
-				x.overdue(now)
-			} else if !now.Before(x.until) {
-				x.silent()
-				return x.fallback()
-			}
-		case <-ctx.Done():
-			x.last = ctx.Err()
-			return x.fallback()
-		}
+	x.proceed(now)
+}
+
+// event takes the outcome of an attempt.
+func (x *exchange) event(a *attempt, m *message, f fit, err error, t *server.Turn) {
+	x.mu.Lock()
+	a.done = true
+	if x.decided { // it was on its way by then
+		x.group.recycle(m)
+		x.mu.Unlock()
+		x.release()
+		return
 	}
-	if x.pending > 0 {
+	t, own := x.group.turnOr(t)
+	a.msg, a.fit, a.err = m, f, err
+	x.turn = t
+	x.settled(a)
+	x.moved(t, own)
+}
+
+// settled is event under the lock.
+func (x *exchange) settled(a *attempt) {
+	defer x.rescue()
+	x.pending--
+	if x.once {
+		x.decide(nil, a.err)
+		return
+	}
+	now := time.Now()
+	if x.settle(a, now) {
+		m := a.msg
+		a.msg = nil
+		x.decide(m, nil)
+		return
+	}
+	x.proceed(now)
+}
+
+// elapsed is called by the timer.
+func (x *exchange) elapsed() {
+	x.mu.Lock()
+	x.armed = time.Time{}
+	if !x.asking || x.decided {
+		x.mu.Unlock()
+		return
+	}
+	t, own := x.group.turnOr(nil)
+	x.turn = t
+	x.onTime(time.Now())
+	x.moved(t, own)
+}
+
+// onTime does what is due, if anything is: the timer may have been set for what the exchange did before.
+func (x *exchange) onTime(now time.Time) {
+	defer x.rescue()
+	switch {
+	case !x.again.IsZero() && !now.Before(x.again):
+		x.overdue(now)
+	case !now.Before(x.until):
 		x.silent()
+		x.fallback()
+		return
 	}
-	return x.fallback()
+	x.proceed(now)
+}
+
+// proceed sees to it that the exchange goes on, or ends it when no more replies will come.
+func (x *exchange) proceed(now time.Time) {
+	switch {
+	case x.decided:
+		return
+	case x.pending == 0:
+		x.fallback()
+		return
+	case !now.Before(x.deadline):
+		x.silent()
+		x.fallback()
+		return
+	}
+	wake := earlier(x.until, x.deadline)
+	if !x.again.IsZero() {
+		wake = earlier(wake, x.again)
+	}
+	if !x.armed.IsZero() && !x.armed.After(wake) {
+		return // it will look again then
+	}
+	x.armed = wake
+	if x.timer == nil {
+		x.timer = time.AfterFunc(wake.Sub(now), x.elapsed)
+	} else {
+		x.timer.Reset(wake.Sub(now))
+	}
 }
 
 func earlier(a, b time.Time) time.Time {
@@ -168,20 +209,59 @@ func earlier(a, b time.Time) time.Time {
 	return a
 }
 
-// fallback is what to do when no more replies will come.
-func (x *exchange) fallback() (*message, error) {
-	if x.best == nil {
-		return nil, &unreachable{x.next, x.last}
+// decide ends the exchange with a reply or the reason why there is none. What is still registered is given up.
+func (x *exchange) decide(m *message, err error) {
+	if x.decided {
+		return
 	}
+	x.decided, x.msg, x.result = true, m, result{err: err}
+	if m != nil {
+		x.result = result{msg: m.b, partial: x.partial && m.b[2]&byte(wire.FlagTC>>8) != 0}
+	}
+	x.leaving = 1 // land
+	for _, a := range x.atts[:x.n] {
+		if !a.done && a.at != nil && !a.at.giveUp(a) {
+			x.leaving++ // its outcome is on the way
+		}
+		a.done = true
+	}
+}
+
+// rescue makes a panic under the lock the result.
+func (x *exchange) rescue() {
+	if p := recover(); p != nil {
+		x.decide(nil, errPanic)
+		x.result = result{err: errPanic, panicked: &caught{p, debug.Stack()}}
+	}
+}
+
+// abandon ends the use of x that gen names, if it is not over.
+func (x *exchange) abandon(gen uint64, err error) {
+	x.mu.Lock()
+	if x.gen != gen || x.decided {
+		x.mu.Unlock()
+		return
+	}
+	x.last = err
+	x.fallback()
+	x.moved(x.group.turnOr(nil))
+}
+
+// fallback ends the exchange when no more replies will come.
+func (x *exchange) fallback() {
 	m := x.best
+	if m == nil {
+		x.decide(nil, &unreachable{x.next, x.last})
+		return
+	}
 	x.best = nil
-	return m, nil
+	x.decide(m, nil)
 }
 
 // silent notes the upstreams that have not replied until the end.
 func (x *exchange) silent() {
-	for i := range x.n {
-		if a := &x.atts[i]; !a.done {
+	for _, a := range x.atts[:x.n] {
+		if !a.done {
 			x.last = fmt.Errorf("%s over %s: %w", a.up.to, a.over, errSilent)
 			if a.up.repliedSince(a.sent) {
 				continue
@@ -196,8 +276,8 @@ func (x *exchange) silent() {
 
 // overdue begins the next attempt while the one before may still be answered.
 func (x *exchange) overdue(now time.Time) {
-	for i := range x.n {
-		if a := &x.atts[i]; !a.done && !a.up.repliedSince(a.sent) {
+	for _, a := range x.atts[:x.n] {
+		if !a.done && !a.up.repliedSince(a.sent) {
 			a.up.trouble()
 		}
 	}
@@ -223,7 +303,7 @@ func (x *exchange) launch(now time.Time) {
 
 // dispatch sends a and sets when the next attempt is due. A second round through the upstreams is twice as patient, and so on.
 func (x *exchange) dispatch(a *attempt, round int, now time.Time) bool {
-	if err := a.up.send(a); err != nil {
+	if err := a.up.send(a, x.turn); err != nil {
 		a.done = true
 		x.failed(a, err)
 		return false
@@ -335,8 +415,8 @@ func (x *exchange) repeat(a *attempt, over proto, plain bool, now time.Time) {
 
 // goOn begins the next attempt at once if nothing else is under way that began later.
 func (x *exchange) goOn(a *attempt, now time.Time) {
-	for i := range x.n {
-		if b := &x.atts[i]; !b.done && (b.sent.After(a.sent) || b.followUp) {
+	for _, b := range x.atts[:x.n] {
+		if !b.done && (b.sent.After(a.sent) || b.followUp) {
 			return
 		}
 	}

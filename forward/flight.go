@@ -1,7 +1,6 @@
 package forward
 
 import (
-	"bytes"
 	"hash/maphash"
 	"sync"
 
@@ -32,12 +31,6 @@ type flights struct {
 	}
 }
 
-// result is a reply for those who share an exchange. It is never changed.
-type result struct {
-	reply reply
-	err   error
-}
-
 func (f *flights) init() {
 	f.seed = maphash.MakeSeed()
 	for i := range f.shards {
@@ -45,41 +38,31 @@ func (f *flights) init() {
 	}
 }
 
-// join gives the channel by which the reply to the same question comes, if that is in flight already. Otherwise it is nil, and x is in flight
-// until land.
-func (f *flights) join(x *exchange, k key) <-chan *result {
-	s := &f.shards[k.name%flightShards]
+// join lets c wait for the exchange of the same question, if that is in flight already, and says so. Otherwise x is in flight until land.
+func (f *flights) join(x *exchange, c call) bool {
+	s := &f.shards[x.key.name%flightShards]
 	s.Lock()
 	defer s.Unlock()
-	y := s.m[k]
+	y := s.m[x.key]
 	if y == nil {
-		s.m[k] = x
-		return nil
+		s.m[x.key] = x
+		return false
 	}
 	n := y.question.qend - 4
 	if n != x.question.qend-4 || !sameName(x.question.msg[wire.HeaderLen:n], y.question.msg[wire.HeaderLen:n]) {
-		return nil // another name with the same hash: x goes alone
+		return false // another name with the same hash: x goes alone
 	}
-	w := make(chan *result, 1)
-	y.waiters = append(y.waiters, w)
-	return w
+	y.waiters = append(y.waiters, c)
+	return true
 }
 
-// land ends the flight of x and gives what came of it to those who joined.
-func (f *flights) land(x *exchange, r reply, err error) {
+// land ends the flight of x and gives those who wait for it. The first is the one that it was begun for.
+func (f *flights) land(x *exchange) []call {
 	s := &f.shards[x.key.name%flightShards]
 	s.Lock()
+	defer s.Unlock()
 	if s.m[x.key] == x {
 		delete(s.m, x.key)
 	}
-	waiters := x.waiters
-	x.waiters = nil
-	s.Unlock()
-	if len(waiters) == 0 {
-		return
-	}
-	res := &result{reply{bytes.Clone(r.msg), r.partial}, err}
-	for _, w := range waiters {
-		w <- res
-	}
+	return x.waiters
 }

@@ -1,14 +1,14 @@
 // Package forward answers queries by asking other servers: the forward directive.
 //
-// A query is asked once for all who want to know the same (flight.go) by an exchange (exchange.go): a few attempts at upstream servers, the
+// A query (call.go) is asked once for all who want to know the same (flight.go) by an exchange (exchange.go): a few attempts at upstream servers, the
 // next one begun when the one before takes longer than its upstream usually does (rtt.go). Attempts leave by UDP sockets (udp.go) or
-// connections (stream.go), which hand the reply that fits back to the exchange. Upstreams in trouble are probed (health.go), and the
+// connections (stream.go), which hand the reply that fits back to the exchange. Nothing of that has a goroutine: whoever reads the reply answers
+// the queries that wait for it. Upstreams in trouble are probed (health.go), and the
 // list of them follows the files and names that it comes from (source.go).
 package forward
 
 import (
 	"cmp"
-	"context"
 	"log/slog"
 	"slices"
 
@@ -19,7 +19,7 @@ import (
 // taken are the flags that an upstream's reply decides about.
 const taken = wire.FlagAA | wire.FlagRA | wire.FlagAD
 
-// Forward is all forward lines of one server block. It implements server.Waiter and server.Runner.
+// Forward is all forward lines of one server block. It implements server.Parker and server.Runner.
 type Forward struct {
 	groups []*group // those with the longest zone first, else in the order written
 	life   *lifetime
@@ -69,29 +69,6 @@ func (f *Forward) from(i int, q *server.Query) int {
 	return -1
 }
 
-// AwaitAnswer implements server.Waiter: it asks the upstreams of the first line that takes q, and those of the lines behind it as
-// far as next says so.
-func (f *Forward) AwaitAnswer(ctx context.Context, r *server.Reply, q *server.Query) server.Verdict {
-	i := f.from(0, q)
-	for i >= 0 {
-		g := f.groups[i]
-		if n := g.waiting.Add(1); g.opts.MaxConcurrent > 0 && n > int64(g.opts.MaxConcurrent) {
-			g.waiting.Add(-1)
-			return g.refuse(r)
-		}
-		rep, err := g.ask(ctx, r, q)
-		g.waiting.Add(-1)
-		if g.goesOn(rep, err) {
-			if k := f.from(i+1, q); k > 0 {
-				i = k
-				continue
-			}
-		}
-		return g.answer(r, q, rep, err)
-	}
-	return server.Pass
-}
-
 // refuse answers a query over max_concurrent.
 func (g *group) refuse(r *server.Reply) server.Verdict {
 	g.metrics.rejects.Inc()
@@ -101,20 +78,21 @@ func (g *group) refuse(r *server.Reply) server.Verdict {
 }
 
 // goesOn says whether the next line is to be asked. An upstream that cannot be reached counts as SERVFAIL.
-func (g *group) goesOn(rep reply, err error) bool {
+func (g *group) goesOn(res *result) bool {
 	if g.next == 0 && !g.opts.NextOnNoData {
 		return false
 	}
-	if err != nil {
+	if res.err != nil {
 		return g.next.has(wire.RCodeServFail)
 	}
-	return g.next.has(rcodeOf(rep.msg)) || g.opts.NextOnNoData && noData(rep.msg)
+	return g.next.has(rcodeOf(res.msg)) || g.opts.NextOnNoData && noData(res.msg)
 }
 
 // answer makes the reply of what came of the question. Failures are the upstreams', which have lines of their own in the log: they are
 // no fault of the query.
-func (g *group) answer(r *server.Reply, q *server.Query, rep reply, err error) server.Verdict {
-	if err == nil && rep.partial && q.Transport != server.UDP {
+func (g *group) answer(r *server.Reply, q *server.Query, res *result) server.Verdict {
+	err := res.err
+	if err == nil && res.partial && q.Transport != server.UDP {
 		err = errCut
 	}
 	if err != nil {
@@ -124,12 +102,12 @@ func (g *group) answer(r *server.Reply, q *server.Query, rep reply, err error) s
 		r.SetCause(err)
 		return r.Fail(nil)
 	}
-	if err := r.Splice(rep.msg, server.Splice{Flags: taken}); err != nil {
+	if err := r.Splice(res.msg, server.Splice{Flags: taken}); err != nil {
 		return r.Fail(err)
 	}
-	if rep.partial {
+	if res.partial {
 		r.SetFlags(wire.FlagTC)
 	}
-	ednsErrors(r, rep.msg)
+	ednsErrors(r, res.msg)
 	return server.Done
 }

@@ -1,7 +1,6 @@
 package forward
 
 import (
-	"context"
 	"crypto/tls"
 	"errors"
 	"hash/maphash"
@@ -42,6 +41,8 @@ type group struct {
 	flights   flights
 	exchanges sync.Pool // of *exchange
 	buffers   sync.Pool // of *message
+	outgoings sync.Pool // of *outgoing
+	turns     sync.Pool // of *server.Turn
 
 	life *lifetime
 }
@@ -101,52 +102,8 @@ func (g *group) recycle(m *message) {
 	}
 }
 
-// reply is what came of a question.
-type reply struct {
-	msg     []byte
-	partial bool // TC is set, and TCP did not give the rest
-}
-
-// ask gives the reply to q, which shares the exchange of an identical question that is under way. The message lives as long as the query.
-func (g *group) ask(ctx context.Context, r *server.Reply, q *server.Query) (reply, error) {
-	x := g.begin()
-	k := x.fill(q)
-	if wait := g.flights.join(x, k); wait != nil {
-		g.end(x)
-		g.metrics.shared.Inc()
-		select {
-		case res := <-wait:
-			return res.reply, res.err
-		case <-ctx.Done():
-			return reply{}, &unreachable{0, ctx.Err()}
-		}
-	}
-	return g.lead(ctx, r, x, q.Received)
-}
-
-// lead asks the upstreams, for q and for whoever joins meanwhile.
-func (g *group) lead(ctx context.Context, r *server.Reply, x *exchange, begun time.Time) (out reply, err error) {
-	defer func() { // in a deferred call, so that nobody waits for ever if this panics
-		g.flights.land(x, out, err)
-		g.end(x)
-	}()
-	err = errPanic // what the others see if it does
-	if err := g.order(ctx, x); err != nil {
-		return out, err
-	}
-	m, err := x.run(ctx, begun)
-	if err != nil {
-		return out, err
-	}
-	out.partial = x.partial && m.b[2]&byte(wire.FlagTC>>8) != 0
-	out.msg = r.Scratch(len(m.b))
-	copy(out.msg, m.b)
-	g.recycle(m)
-	return out, nil
-}
-
-// fill makes x ask what q asks, and gives the key of the question.
-func (x *exchange) fill(q *server.Query) key {
+// fill makes x ask what q asks.
+func (x *exchange) fill(q *server.Query) {
 	x.question.set(q.Name.Bytes(), q.Type, q.Class, q.Flags, q.EDNS.DO, q.ToUpstream)
 	if x.group.opts.RandomCase {
 		x.question.randomizeCase()
@@ -163,31 +120,27 @@ func (x *exchange) fill(q *server.Query) key {
 	if len(q.ToUpstream) > 0 {
 		x.key.opts = maphash.Bytes(x.group.flights.seed, q.ToUpstream)
 	}
-	return x.key
 }
 
-// known gives the upstreams that may be asked, or the reason why there are none. Until the files that name them have been read it
-// waits.
-func (g *group) known(ctx context.Context) ([]*upstream, error) {
-	if len(*g.ups.Load()) == 0 {
-		select {
-		case <-g.loaded:
-		case <-ctx.Done():
-			return nil, errNotLoaded
-		}
+// known says whether the upstreams are: the files that name them have been read.
+func (g *group) known() bool {
+	if len(*g.ups.Load()) > 0 {
+		return true
 	}
-	if ups := g.usable(); len(ups) > 0 {
-		return ups, nil
+	select {
+	case <-g.loaded:
+		return true
+	default:
+		return false
 	}
-	return nil, &unreachable{0, g.unusable()}
 }
 
 // order puts the upstreams into the order of asking: by policy, the well ones before the others. It is an error if there are none to
 // ask.
-func (g *group) order(ctx context.Context, x *exchange) error {
-	ups, err := g.known(ctx)
-	if err != nil {
-		return err
+func (g *group) order(x *exchange) error {
+	ups := g.usable()
+	if len(ups) == 0 {
+		return &unreachable{0, g.unusable()}
 	}
 	n, first := len(ups), 0
 	switch g.opts.Policy {

@@ -102,28 +102,20 @@ func (u *upstream) recovered() {
 
 // probe asks one upstream the health check's question.
 func (g *group) probe(ctx context.Context, u *upstream, over proto) (time.Duration, error) {
-	x := g.begin()
-	defer g.end(x)
 	flags := wire.FlagRD
 	if g.opts.HealthCheck.NoRec {
 		flags = 0
 	}
-	x.question.set([]byte(g.opts.HealthCheck.Domain), wire.TypeNS, wire.ClassIN, flags, false, nil)
 	sent := time.Now()
-	a := x.attempt(u, over, sent)
-	if err := u.send(a); err != nil {
-		return 0, err
+	limited, cancel := context.WithTimeout(ctx, probeTimeout)
+	defer cancel()
+	err := u.once(limited, over, func(q *question) {
+		q.set([]byte(g.opts.HealthCheck.Domain), wire.TypeNS, wire.ClassIN, flags, false, nil)
+	})
+	if limited.Err() != nil && ctx.Err() == nil && err != nil {
+		err = errSilent
 	}
-	x.timer.Reset(probeTimeout)
-	select {
-	case a := <-x.events:
-		a.done = true
-		return time.Since(sent), a.err
-	case <-x.timer.C:
-		return 0, errSilent
-	case <-ctx.Done():
-		return 0, ctx.Err()
-	}
+	return time.Since(sent), err
 }
 
 // faults tells the log of an upstream's failures: one line when a protocol begins to fail, one when it works again, whatever the number

@@ -59,24 +59,11 @@ func (u *upstream) State() (s server.UpstreamState, why string) {
 // Probe implements server.Upstream.
 func (u *upstream) Probe(ctx context.Context, qu server.Question) error {
 	g := u.group
-	x := g.begin()
-	defer g.end(x)
 	flags := wire.Flags(0)
 	if qu.RD {
 		flags = wire.FlagRD
 	}
-	x.question.set(qu.Name, qu.Type, qu.Class, flags, qu.DO, nil)
-	a := x.attempt(u, g.over(u, false), time.Now())
-	if err := u.send(a); err != nil {
-		return err
-	}
-	select {
-	case a := <-x.events:
-		a.done = true
-		return a.err
-	case <-ctx.Done():
-		return ctx.Err()
-	}
+	return u.once(ctx, g.over(u, false), func(q *question) { q.set(qu.Name, qu.Type, qu.Class, flags, qu.DO, nil) })
 }
 
 // usable are the upstreams that queries may go to.

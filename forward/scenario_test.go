@@ -385,14 +385,17 @@ func TestMoreThanFits(t *testing.T) {
 		g := f.groups[0]
 		u := (*g.ups.Load())[0]
 		var under []*exchange
+		turn := server.NewTurn()
 		var err error
 		for i := 0; i < maxSockets*tableSize && err == nil; i++ {
-			x := g.begin()
+			x := g.take()
 			x.question.set([]byte("\x07example\x00"), wire.TypeA, wire.ClassIN, 0, false, nil)
 			a := x.attempt(u, overUDP, time.Now())
-			if err = u.send(a); err != nil {
+			if err = u.send(a, turn); err != nil {
+				a.done = true
 				x.failed(a, err)
 			}
+			turn.End()
 			under = append(under, x)
 		}
 		if !errors.Is(err, errCrowded) || len(under) < maxSockets*tableSize/2 {
@@ -401,14 +404,18 @@ func TestMoreThanFits(t *testing.T) {
 		if u.ailing.Load() {
 			t.Error("the upstream is held to be in trouble")
 		}
+		end := func(x *exchange) {
+			x.decide(nil, errClosed)
+			x.land(nil)
+		}
 		for _, x := range under {
-			g.end(x)
+			end(x)
 		}
-		if again := g.begin(); u.send(again.attempt(u, overUDP, time.Now())) != nil {
+		again := g.take()
+		if u.send(again.attempt(u, overUDP, time.Now()), turn) != nil {
 			t.Error("no room after all were given up")
-		} else {
-			g.end(again)
 		}
+		end(again)
 		g.sweep(time.Now(), true)
 		synctest.Wait()
 	})

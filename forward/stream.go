@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/clusterdns/clusterdns/server"
 	"github.com/clusterdns/clusterdns/server/wire"
 )
 
@@ -242,18 +243,25 @@ func (s *stream) write() {
 // read receives replies until the connection ends.
 func (s *stream) read() error {
 	var head [2]byte
-	in := bufio.NewReaderSize(s.conn, readAhead)
+	in, t := bufio.NewReaderSize(s.conn, readAhead), server.NewTurn()
+	defer t.End()
 	for {
+		if in.Buffered() < len(head) {
+			t.End()
+		}
 		if _, err := io.ReadFull(in, head[:]); err != nil {
 			return err
 		}
 		n := int(binary.BigEndian.Uint16(head[:]))
+		if in.Buffered() < n {
+			t.End() // nothing is held back while the rest comes
+		}
 		m := s.message(n)
 		if _, err := io.ReadFull(in, m.b); err != nil {
 			s.set.up.group.recycle(m)
 			return err
 		}
-		if !s.received(m) {
+		if !s.received(m, t) {
 			s.set.up.group.recycle(m)
 		}
 	}
@@ -269,11 +277,21 @@ func (s *stream) message(n int) *message {
 }
 
 // received hands a reply to the one who waits for it, and says whether there was one.
-func (s *stream) received(m *message) bool {
-	t, b := s.set, m.b
+func (s *stream) received(m *message, t *server.Turn) bool {
+	a, f := s.find(m.b)
+	if a == nil {
+		return false
+	}
+	a.finish(m, f, nil, t)
+	return true
+}
+
+// find takes out the attempt that a reply is for; nil if there is none.
+func (s *stream) find(b []byte) (*attempt, fit) {
+	t := s.set
 	if len(b) < wire.HeaderLen || b[2]&0xF8 != 0x80 {
 		t.up.metrics.ignored[malformed].Inc()
-		return false
+		return nil, foreign
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -281,26 +299,25 @@ func (s *stream) received(m *message) bool {
 	sl := s.flight.find(binary.BigEndian.Uint16(b))
 	if sl == nil {
 		t.up.metrics.ignored[wrongID].Inc()
-		return false
+		return nil, foreign
 	}
 	a := sl.at
 	if a == nil {
 		sl.known = false
 		t.up.metrics.ignored[late].Inc()
-		return false
+		return nil, foreign
 	}
 	f := a.x.question.compare(b, false) // nobody forges replies into a connection
 	if f == foreign {
 		t.up.metrics.ignored[wrongQuestion].Inc()
-		return false
+		return nil, foreign
 	}
 	sl.at, sl.known = nil, false
 	s.flight.n--
-	a.finish(m, f, nil)
 	if s.flight.n == 0 && (s.retired || t.spare(s)) {
 		s.retire()
 	}
-	return true
+	return a, f
 }
 
 // spare says whether max_idle_conns others are unused already.
@@ -320,6 +337,13 @@ func (t *streams) ended(s *stream, err error) {
 	if errors.Is(err, io.EOF) {
 		err = errClosed
 	}
+	for _, a := range t.remove(s) {
+		a.finish(nil, foreign, err, nil)
+	}
+}
+
+// remove takes a connection out and gives those of its attempts that are not sent again.
+func (t *streams) remove(s *stream) (lost []*attempt) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for i, o := range t.conns {
@@ -330,15 +354,16 @@ func (t *streams) ended(s *stream, err error) {
 	}
 	again := s.conn != nil
 	s.retired = true
-	s.flight.each(func(a *attempt) {
+	for _, a := range s.flight.all() {
 		if again && a.redials < maxRedials {
 			a.redials++
 			if t.put(a, time.Now()) == nil {
-				return
+				continue
 			}
 		}
-		a.finish(nil, foreign, err)
-	})
+		lost = append(lost, a)
+	}
+	return lost
 }
 
 // sweep closes the connections that have not been used for long, or, when the configuration is replaced, all.

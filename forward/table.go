@@ -77,13 +77,14 @@ func (t *table) remove(a *attempt) bool {
 	return true
 }
 
-// each calls f for each attempt after taking it out.
-func (t *table) each(f func(*attempt)) {
+// all takes all attempts out and gives them.
+func (t *table) all() (out []*attempt) {
 	for i := range t.slots {
 		if a := t.slots[i].at; a != nil {
 			t.slots[i] = slot{}
-			t.n--
-			f(a)
+			out = append(out, a)
 		}
 	}
+	t.n = 0
+	return out
 }

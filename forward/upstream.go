@@ -9,6 +9,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/clusterdns/clusterdns/server"
 )
 
 // plainFor is how long an upstream that refused EDNS is asked without it. It may learn EDNS with its next update.
@@ -101,10 +103,10 @@ func (u *upstream) dial(ctx context.Context, network string) (net.Conn, error) {
 	return u.group.dial(ctx, network, u.target.addr, u.group.opts.SourceAddress)
 }
 
-// send lets a's question leave. A failure that shows at once is returned; any other comes to a's exchange.
-func (u *upstream) send(a *attempt) error {
+// send lets a's question leave, at the end of t. A failure that shows at once is returned; any other comes to a's exchange.
+func (u *upstream) send(a *attempt, t *server.Turn) error {
 	if a.over == overUDP {
-		return u.udp.send(a)
+		return u.udp.send(a, t)
 	}
 	return u.streams.send(a)
 }

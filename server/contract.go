@@ -53,6 +53,16 @@ type Waiter interface {
 	AwaitAnswer(ctx context.Context, r *Reply, q *Query) Verdict
 }
 
+// Parker is a Waiter that needs no goroutine to wait: what it waits for tells it by a goroutine of the handler's own. Thousands of queries that
+// wait for a server which does not reply then cost no stacks.
+type Parker interface {
+	Waiter
+	// Park is called in place of AwaitAnswer, on the goroutine that asked Answer, and does not wait. It may begin something and leave; then it has
+	// p.Resume called exactly once, from any goroutine, which may happen before it returns, and touches r and q no more after that. What
+	// it sends should leave with p.Turn. It says false, with nothing begun, if AwaitAnswer is to be called after all. A panic counts as nothing begun.
+	Park(p Parked, r *Reply, q *Query) bool
+}
+
 // Finisher is called once, when the reply to a query is final but not yet sealed, if a handler registered it with Reply.OnFinish; those
 // of one query run in reverse order of their registration. state is the value given to OnFinish. It is the place to
 // store a reply in a cache or to turn rewritten names back. It runs on whichever goroutine completed the reply and must not wait.

@@ -11,31 +11,34 @@ const crewRest = time.Second
 // crew are the goroutines of parked queries. One that is done with a query waits for the next, because its stack has grown by then: growing
 // that of a new goroutine is a third of what a forwarded query costs besides its system calls.
 type crew struct {
-	work  chan *slab
+	work  chan task
 	on    atomic.Bool // the server listens; without that, each query has a goroutine for itself
 	idle  atomic.Int32
 	armed atomic.Bool // a timer will let the idle ones go
 }
 
-// do has e resume s on a goroutine of the crew.
-func (c *crew) do(e *engine, s *slab) {
+// task is something that may have to wait.
+type task interface{ do() }
+
+// do has t done on a goroutine of the crew.
+func (c *crew) do(t task) {
 	if !c.on.Load() {
-		go e.resume(s)
+		go t.do()
 		return
 	}
 	select {
-	case c.work <- s:
+	case c.work <- t:
 	default:
-		go c.serve(e, s)
+		go c.serve(t)
 	}
 }
 
-func (c *crew) serve(e *engine, s *slab) {
-	for s != nil {
-		e.resume(s)
+func (c *crew) serve(t task) {
+	for t != nil {
+		t.do()
 		c.idle.Add(1)
 		c.arm()
-		s = <-c.work
+		t = <-c.work
 		c.idle.Add(-1)
 	}
 }

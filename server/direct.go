@@ -11,8 +11,8 @@ type Direct struct {
 	engine *engine
 	table  *table
 	slab   *slab
+	turn   *Turn
 	waited chan []byte
-	reply  []byte
 }
 
 // Direct gives a way to ask blocks without listening.
@@ -21,7 +21,7 @@ func (s *Server) Direct(blocks []*Block) *Direct {
 }
 
 func newDirect(e *engine, t *table) *Direct {
-	return &Direct{engine: e, table: t, slab: e.take(), waited: make(chan []byte, 1)}
+	return &Direct{engine: e, table: t, slab: e.take(), turn: NewTurn(), waited: make(chan []byte, 1)}
 }
 
 // Answer gives the reply to one message, or ok false if there is none. The reply aliases a buffer that the next call uses again. A
@@ -33,18 +33,23 @@ func (d *Direct) Answer(msg []byte, client netip.AddrPort, t Transport) (reply [
 func (d *Direct) answer(msg []byte, client, local netip.AddrPort, t Transport) (reply []byte, ok bool) {
 	q := &d.slab.q
 	q.raw, q.table, q.Transport, q.Client, q.Local, q.Received = msg, d.table, t, client, local, time.Now()
-	d.slab.out, d.reply = d, nil
+	d.slab.out, d.slab.turn = d, d.turn
 	out := d.engine.process(d.slab)
 	if out != parked {
 		return d.slab.r.buf, out == replied
 	}
+	d.turn.End()
 	reply = <-d.waited
 	d.slab = d.engine.take()
 	return reply, reply != nil
 }
 
-// respond keeps the reply of a query that had been parked.
-func (d *Direct) respond(s *slab) { d.reply = append([]byte{}, s.r.buf...) }
-
-// settled lets Answer go on.
-func (d *Direct) settled() { d.waited <- d.reply }
+// respond lets Answer go on, with a copy of the reply or nil for none.
+func (d *Direct) respond(s *slab, out outcome, _ *Turn) {
+	var reply []byte
+	if out == replied {
+		reply = append([]byte{}, s.r.buf...)
+	}
+	s.engine.settle(s)
+	d.waited <- reply
+}

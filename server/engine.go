@@ -42,7 +42,8 @@ const patience = 5 * time.Second
 
 // Limits bound what the server holds for others.
 type Limits struct {
-	// Parked is the most queries that wait at one time. Each holds a goroutine and its buffers, about 20 KiB; over it they are SERVFAIL at once.
+	// Parked is the most queries that wait at one time. Each holds 2.4 to 4.4 KiB, and a goroutine with as much again or more where the
+	// handler is no Parker; over it they are SERVFAIL at once.
 	Parked int
 	// TCPConns is the most TCP connections open at one time on a listener. The one that was idle longest makes place for a new one: a
 	// flood of them costs its own connections first. A connection holds about 30 KiB.
@@ -72,19 +73,22 @@ const (
 	parked                 // the slab is not the worker's any more
 )
 
-// slab is everything that one query needs. It is released exactly once.
+// slab is everything that one query needs, but for the buffer that it was received into. It is released exactly once.
 type slab struct {
-	q   Query
-	r   Reply
-	in  []byte // receive buffer
-	out responder
-	udp udpState
+	q      Query
+	r      Reply
+	engine *engine
+	in     []byte // the query, once it is parked
+	out    responder
+	turn   *Turn // of the goroutine that has it, if that has one
+	udp    udpState
 }
 
-// responder sends the reply of a query that had been parked.
+// responder sends the replies of queries that had been parked.
 type responder interface {
-	respond(*slab)
-	settled() // the query needs the connection no more
+	// respond sends the reply, if out says that there is one, and settles s. It does not block: a goroutine that serves others may be the caller.
+	// Where t is not nil, the reply may leave at the end of that.
+	respond(s *slab, out outcome, t *Turn)
 }
 
 // engine processes queries for all listeners.
@@ -134,25 +138,26 @@ func (e *engine) count(l Limit) {
 }
 
 func newEngine(l Limits, h Hooks) *engine {
-	e := &engine{limits: l, hooks: h, crew: crew{work: make(chan *slab)}}
-	e.slabs.New = func() any {
-		return &slab{in: make([]byte, l.UDPRead), r: Reply{buf: make([]byte, 0, 4096)}}
-	}
+	e := &engine{limits: l, hooks: h, crew: crew{work: make(chan task)}}
+	e.slabs.New = func() any { return &slab{engine: e, r: Reply{buf: make([]byte, 0, replyRoom)}} }
 	return e
 }
+
+// replyRoom is what a reply's buffer holds at first: most replies. Thousands of queries may be parked, each with a buffer.
+const replyRoom = 512
 
 func (e *engine) take() *slab { return e.slabs.Get().(*slab) }
 
 // release gives the slab back. Buffers that grew far over the usual are left to the collector.
 func (e *engine) release(s *slab) {
-	s.out = nil
+	s.out, s.turn = nil, nil
 	s.q.Block, s.q.table, s.q.chain, s.q.raw = nil, nil, nil, nil
 	s.q.EDNS.Options = nil
 	s.r.spliced = nil
 	clear(s.r.faults[:cap(s.r.faults)])
 	clear(s.r.finishes[:cap(s.r.finishes)])
 	if cap(s.r.buf) > 16<<10 {
-		s.r.buf = make([]byte, 0, 4096)
+		s.r.buf = make([]byte, 0, replyRoom)
 	}
 	if cap(s.r.scratch) > 16<<10 {
 		s.r.scratch = nil
@@ -372,75 +377,15 @@ func (e *engine) follow(q *Query, r *Reply) Verdict {
 	return Pass
 }
 
-func (e *engine) recovered(s *slab, p any) Verdict {
+func (e *engine) recovered(s *slab, p any) Verdict { return e.panicked(s, p, debug.Stack()) }
+
+// panicked counts a panic and makes the reply SERVFAIL.
+func (e *engine) panicked(s *slab, p any, stack []byte) Verdict {
 	if e.hooks.Panic != nil {
-		e.hooks.Panic(p, debug.Stack())
+		e.hooks.Panic(p, stack)
 	}
 	e.begin(s)
 	return s.r.Fail(fmt.Errorf("a handler panicked: %v", p))
-}
-
-// park gives the query a goroutine of its own to wait on.
-func (e *engine) park(s *slab) outcome {
-	n := e.parked.Add(1)
-	if n > int64(e.limits.Parked) {
-		e.parked.Add(-1)
-		e.count(LimitParked)
-		s.r.by = "" // not what the directive says of the name
-		s.r.failed(errParked)
-		return e.finish(s)
-	}
-	e.waiting.Add(1)
-	e.crew.do(e, s)
-	return parked
-}
-
-// resume goes on with a parked query, on a goroutine of the crew.
-func (e *engine) resume(s *slab) {
-	defer e.waiting.Done()
-	ctx := e.deadline.after(patience)
-	if p := s.q.Block.Options.Patience; p > 0 {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(context.Background(), p)
-		defer cancel()
-	}
-	out := e.await(s, ctx)
-	e.parked.Add(-1)
-	if out == replied {
-		s.out.respond(s)
-	}
-	s.out.settled()
-	e.release(s)
-}
-
-// await calls AwaitAnswer of the handler at the cursor and walks on from there.
-func (e *engine) await(s *slab, ctx context.Context) outcome {
-	v := e.awaitOne(s, ctx)
-	s.r.by = s.q.chain[s.q.cursor].Name
-	switch v {
-	case Pass:
-		s.q.cursor++
-		return e.walk(s, ctx)
-	case Follow:
-		if v = e.follow(&s.q, &s.r); v == Pass {
-			return e.walk(s, ctx)
-		}
-	case Drop:
-		s.r.dropped = true
-	}
-	return e.finish(s)
-}
-
-func (e *engine) awaitOne(s *slab, ctx context.Context) (v Verdict) {
-	defer func() {
-		if s.q.Block.Options.PanicHard {
-			return
-		}
-		if p := recover(); p != nil {
-			v = e.recovered(s, p)
-		}
-	}()
-	return s.q.chain[s.q.cursor].Handler.(Waiter).AwaitAnswer(ctx, &s.r, &s.q)
 }
 
 // finish runs the finishers, seals the reply and shows it to the observers. One of them that panics leaves SERVFAIL, which the others do

@@ -70,8 +70,9 @@ func (t Rest) Exchange(ctx context.Context, qu Question) *Packed {
 	s := t.e.take()
 	defer t.e.release(s)
 	q := &s.q
-	*q = Query{Transport: Internal, Client: t.client, Local: t.local, Received: time.Now(), table: t.table, raw: s.in[:0], depth: t.depth + 1, ToUpstream: t.toUp}
-	q.raw = question(q.raw, qu)
+	*q = Query{Transport: Internal, Client: t.client, Local: t.local, Received: time.Now(), table: t.table, depth: t.depth + 1, ToUpstream: t.toUp}
+	s.in = question(s.in[:0], qu)
+	q.raw = s.in
 	q.Class = qu.Class
 	h, _ := wire.ParseHeader(q.raw)
 	q.Flags = h.Flags

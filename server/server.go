@@ -75,6 +75,7 @@ type udpSocket struct {
 	*endpoint
 	engine *engine
 	conn   *net.UDPConn
+	raw    syscall.RawConn // of conn
 	local  netip.AddrPort
 	shard  int
 }
@@ -222,11 +223,17 @@ func (e *engine) tryBind(l *Listener) (*endpoint, error) {
 				ep.close()
 				return nil, fmt.Errorf("cannot listen on UDP %s: %w%s", l.key(), err, advice(err))
 			}
+			raw, err := conn.SyscallConn()
+			if err != nil {
+				conn.Close()
+				ep.close()
+				return nil, err
+			}
 			if i == 0 {
 				ep.addr = conn.LocalAddr().(*net.UDPAddr).AddrPort()
 				number = fmt.Sprint(ep.addr.Port())
 			}
-			ep.udp = append(ep.udp, &udpSocket{endpoint: ep, engine: e, conn: conn, local: ep.addr, shard: i})
+			ep.udp = append(ep.udp, &udpSocket{endpoint: ep, engine: e, conn: conn, raw: raw, local: ep.addr, shard: i})
 		}
 	}
 	lc := net.ListenConfig{Control: reusePort}
@@ -322,5 +329,14 @@ func (ep *endpoint) close() {
 	}
 }
 
-// settled is nothing to a UDP socket, which has no end to wait for.
-func (u *udpSocket) settled() {}
+// respond sends the reply of a query that had been parked.
+func (u *udpSocket) respond(s *slab, out outcome, t *Turn) {
+	if out == replied && t != nil {
+		t.replies = append(t.replies, s)
+		return
+	}
+	if out == replied {
+		u.send(s)
+	}
+	u.engine.settle(s)
+}

@@ -10,7 +10,7 @@ func (r *Reply) Send() bool {
 	}
 	limit := r.limit
 	r.seal()
-	q.slab.out.respond(q.slab)
+	q.slab.out.(*tcpConn).send(q.slab)
 	r.limit = limit
 	r.cut(q.qend)
 	r.sec, r.counts = Answer, [3]uint16{}

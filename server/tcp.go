@@ -44,8 +44,11 @@ func newTCPSocket(ep *endpoint, e *engine, port *acceptor, ln net.Listener, t Tr
 type tcpConn struct {
 	tracked
 	l         *tcpSocket
+	in        []byte     // receive buffer
+	turn      *Turn      // of the reader
 	mu        sync.Mutex // guards w
 	w         *bufio.Writer
+	waited    waited
 	wg        sync.WaitGroup // queries of this connection that are parked
 	lastReads int            // that a draining server has made
 }
@@ -60,7 +63,7 @@ func (l *tcpSocket) serve() {
 			}
 			return
 		}
-		c := &tcpConn{tracked: tracked{conn: conn}, l: l, w: bufio.NewWriterSize(conn, 4096)}
+		c := &tcpConn{tracked: tracked{conn: conn}, l: l, turn: NewTurn(), w: bufio.NewWriterSize(conn, 4096)}
 		if !l.conns.add(&c.tracked) {
 			continue
 		}
@@ -97,25 +100,26 @@ func (c *tcpConn) serve() {
 			break
 		}
 		s := c.l.conns.engine.take()
-		n, err := readFrame(r, &s.in)
+		n, err := readFrame(r, &c.in)
 		if err != nil {
 			c.l.conns.engine.release(s)
 			break
 		}
 		q := &s.q
-		q.raw, q.table, q.Transport, q.Received, q.Shard = s.in[:n], c.l.table.Load(), c.l.transport, time.Now(), c.l.shard
+		q.raw, q.table, q.Transport, q.Received, q.Shard = c.in[:n], c.l.table.Load(), c.l.transport, time.Now(), c.l.shard
 		q.Client, q.Local = c.client, local
-		s.out, q.slab = c, s
+		s.out, s.turn, q.slab = c, c.turn, s
 		c.wg.Add(1)
 		switch c.l.conns.engine.process(s) {
 		case parked:
-			continue // respond says Done, and the slab is not ours any more
+			continue // respond does the rest: the slab is not ours any more
 		case replied:
 			c.write(s)
 		}
 		c.wg.Done()
 		c.l.conns.engine.release(s)
 	}
+	c.turn.End()
 	c.wg.Wait()
 	_ = c.flush()
 }
@@ -126,6 +130,7 @@ func (c *tcpConn) await(r *bufio.Reader, t *Timeouts, moved *time.Time) bool {
 	if whole(r) {
 		return true
 	}
+	c.turn.End()
 	if c.flush() != nil { // nothing is held back while we wait
 		return false
 	}
@@ -175,7 +180,7 @@ func readFrame(r *bufio.Reader, buf *[]byte) (int, error) {
 		return 0, wire.ErrShort
 	}
 	if n > len(*buf) {
-		*buf = make([]byte, n)
+		*buf = make([]byte, max(n, 512)) // most queries are shorter
 	}
 	_, err := io.ReadFull(r, (*buf)[:n])
 	return n, err
@@ -205,13 +210,64 @@ func (c *tcpConn) flush() error {
 	return c.w.Flush()
 }
 
-// respond sends the reply of a query that had been parked.
-func (c *tcpConn) respond(s *slab) {
+// waited are the queries of a connection that had been parked and are to be replied to.
+type waited struct {
+	mu    sync.Mutex
+	slabs []*slab
+	busy  bool // somebody is sending
+}
+
+// respond has a reply sent by a goroutine of the crew, since a client that does not read makes that wait. All that have gathered meanwhile are
+// sent in one go.
+func (c *tcpConn) respond(s *slab, out outcome, _ *Turn) {
+	if out != replied {
+		c.settle(s)
+		return
+	}
+	c.waited.mu.Lock()
+	c.waited.slabs = append(c.waited.slabs, s)
+	busy := c.waited.busy
+	c.waited.busy = true
+	c.waited.mu.Unlock()
+	if !busy {
+		s.engine.crew.do(c)
+	}
+}
+
+// do implements task: it sends the replies that have gathered until there are no more.
+func (c *tcpConn) do() {
+	var batch []*slab
+	for {
+		c.waited.mu.Lock()
+		batch, c.waited.slabs = c.waited.slabs, batch[:0]
+		c.waited.busy = len(batch) > 0
+		c.waited.mu.Unlock()
+		if len(batch) == 0 {
+			return
+		}
+		for _, s := range batch {
+			c.write(s)
+		}
+		if c.flush() != nil {
+			c.conn.Close()
+		}
+		for i, s := range batch {
+			c.settle(s)
+			batch[i] = nil
+		}
+	}
+}
+
+// settle ends a query that had been parked.
+func (c *tcpConn) settle(s *slab) {
+	s.engine.settle(s)
+	c.wg.Done()
+}
+
+// send sends one message of several.
+func (c *tcpConn) send(s *slab) {
 	c.write(s)
 	if c.flush() != nil {
 		c.conn.Close()
 	}
 }
-
-// settled is told when a parked query needs the connection no more, whether it was answered or dropped.
-func (c *tcpConn) settled() { c.wg.Done() }

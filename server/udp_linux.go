@@ -33,6 +33,7 @@ type mmsghdr struct {
 // batch is one worker's vectors for recvmmsg and sendmmsg.
 type batch struct {
 	slabs [batchSize]*slab
+	bufs  [batchSize][]byte
 	in    [batchSize]mmsghdr
 	inV   [batchSize]unix.Iovec
 	out   [batchSize]mmsghdr
@@ -40,7 +41,8 @@ type batch struct {
 	// The results of the system calls, which are made in callbacks that are built once: a closure per call would allocate.
 	n     int
 	errno syscall.Errno
-	send  []mmsghdr
+	send  transmit
+	turn  *Turn
 }
 
 // receiveBuffer is what queries may take that wait in a socket, for moments without CPU: a throttled Pod, a busy node. The usual 208 KiB are full with about
@@ -110,16 +112,16 @@ func packetInfo(conn *net.UDPConn, bound netip.Addr) error {
 
 // serve is a worker: it receives, answers and sends in batches until the socket is closed or asked to drain.
 func (u *udpSocket) serve() {
-	rc, err := u.conn.SyscallConn()
-	if err != nil {
-		return
-	}
+	rc := u.raw
 	defer u.engine.drops.watch(u.conn)()
-	b := new(batch)
+	b := &batch{turn: NewTurn()}
 	for i := range b.slabs {
+		b.bufs[i] = make([]byte, u.engine.limits.UDPRead)
+		b.inV[i].Base = &b.bufs[i][0]
+		b.inV[i].SetLen(len(b.bufs[i]))
 		b.load(i, u.engine.take())
 	}
-	recv, send := b.receive, b.transmit
+	recv, send := b.receive, b.send.do
 	for {
 		if err := rc.Read(recv); err != nil {
 			break
@@ -140,8 +142,6 @@ func (u *udpSocket) serve() {
 // load puts a slab into place i of the receive vector.
 func (b *batch) load(i int, s *slab) {
 	b.slabs[i] = s
-	b.inV[i].Base = &s.in[0]
-	b.inV[i].SetLen(len(s.in))
 	h := &b.in[i].hdr
 	h.Iov = &b.inV[i]
 	h.SetIovlen(1)
@@ -162,23 +162,6 @@ func (b *batch) receive(fd uintptr) bool {
 	return errno != unix.EAGAIN && errno != unix.EINTR
 }
 
-// transmit is the callback of RawConn.Write: it sends b.send and says false when the socket is full.
-func (b *batch) transmit(fd uintptr) bool {
-	for len(b.send) > 0 {
-		n, _, errno := unix.Syscall6(unix.SYS_SENDMMSG, fd, uintptr(unsafe.Pointer(&b.send[0])), uintptr(len(b.send)), unix.MSG_DONTWAIT, 0, 0)
-		switch {
-		case errno == unix.EAGAIN:
-			return false
-		case errno == unix.EINTR:
-		case errno != 0:
-			b.send = b.send[1:] // the first one cannot be sent: nobody can be told but its client, who will ask again
-		default:
-			b.send = b.send[n:]
-		}
-	}
-	return true
-}
-
 // answer processes the received datagrams and sends the replies.
 func (u *udpSocket) answer(b *batch, rc syscall.RawConn, send func(uintptr) bool) {
 	now := time.Now()
@@ -193,43 +176,34 @@ func (u *udpSocket) answer(b *batch, rc syscall.RawConn, send func(uintptr) bool
 		}
 		s.udp.nameLen, s.udp.oobLen = h.hdr.Namelen, int(h.hdr.Controllen)
 		q := &s.q
-		q.raw, q.table, q.Transport, q.Received, q.Shard = s.in[:h.n], t, UDP, now, u.shard
+		q.raw, q.table, q.Transport, q.Received, q.Shard = b.bufs[i][:h.n], t, UDP, now, u.shard
 		q.Client = sockaddr(s.udp.name[:])
 		q.Local = u.local
 		s.local(q)
-		s.out = u
+		s.out, s.turn = u, b.turn
 		switch u.engine.process(s) {
 		case parked:
 			b.load(i, u.engine.take())
 		case replied:
-			b.put(k, s)
+			s.put(&b.out[k].hdr, &b.outV[k])
 			k++
 		}
 	}
 	if k > 0 {
-		b.send = b.out[:k]
+		b.send.left = b.out[:k]
 		// An error here means that the socket is closed; the reader sees it too.
 		_ = rc.Write(send)
 	}
-}
-
-// put puts the reply of s into place k of the send vector.
-func (b *batch) put(k int, s *slab) {
-	b.outV[k].Base = &s.r.buf[0]
-	b.outV[k].SetLen(len(s.r.buf))
-	h := &b.out[k].hdr
-	h.Iov = &b.outV[k]
-	h.SetIovlen(1)
-	h.Name, h.Namelen = &s.udp.name[0], s.udp.nameLen
-	h.Control = nil
-	if s.udp.oobLen > 0 {
-		h.Control = &s.udp.oob[0]
+	b.turn.End()
+	if u.engine.limits.Poison {
+		for i := range b.n {
+			poison(b.bufs[i])
+		}
 	}
-	h.SetControllen(s.udp.oobLen)
 }
 
-// respond sends the reply of a query that had been parked.
-func (u *udpSocket) respond(s *slab) {
+// send sends one reply.
+func (u *udpSocket) send(s *slab) {
 	if s.udp.oobLen == 0 {
 		_, _ = u.conn.WriteToUDPAddrPort(s.r.buf, u.dest(s))
 		return

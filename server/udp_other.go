@@ -29,9 +29,9 @@ func (u *udpSocket) leave() {}
 
 // serve is a worker: it receives, answers and sends one datagram at a time until the socket is closed or asked to drain.
 func (u *udpSocket) serve() {
-	s := u.engine.take()
+	s, turn, in := u.engine.take(), NewTurn(), make([]byte, u.engine.limits.UDPRead)
 	for {
-		n, from, err := u.conn.ReadFromUDPAddrPort(s.in)
+		n, from, err := u.conn.ReadFromUDPAddrPort(in)
 		if errors.Is(err, net.ErrClosed) || errors.Is(err, os.ErrDeadlineExceeded) {
 			break
 		}
@@ -39,20 +39,30 @@ func (u *udpSocket) serve() {
 			continue // such as an ICMP error, or a datagram longer than the buffer on Windows
 		}
 		q := &s.q
-		q.raw, q.table, q.Transport, q.Received, q.Shard = s.in[:n], u.table.Load(), UDP, time.Now(), u.shard
+		q.raw, q.table, q.Transport, q.Received, q.Shard = in[:n], u.table.Load(), UDP, time.Now(), u.shard
 		s.udp.from = from
 		q.Client = netip.AddrPortFrom(from.Addr().Unmap().WithZone(""), from.Port())
 		q.Local = u.local
-		s.out = u
+		s.out, s.turn = u, turn
 		switch u.engine.process(s) {
 		case parked:
 			s = u.engine.take()
 		case replied:
-			u.respond(s)
+			u.send(s)
 		}
+		turn.End()
 	}
 	u.engine.release(s)
 }
 
-// respond sends a reply.
-func (u *udpSocket) respond(s *slab) { _, _ = u.conn.WriteToUDPAddrPort(s.r.buf, s.udp.from) }
+// sender sends the replies of a turn.
+type sender struct{}
+
+func (sender) send(replies []*slab) {
+	for _, s := range replies {
+		s.out.(*udpSocket).send(s)
+	}
+}
+
+// send sends one reply.
+func (u *udpSocket) send(s *slab) { _, _ = u.conn.WriteToUDPAddrPort(s.r.buf, s.udp.from) }

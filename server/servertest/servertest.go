@@ -52,6 +52,9 @@ func Start(t testing.TB, blocks ...*server.Block) *Server {
 	return &Server{Addr: s.Addrs()["127.0.0.1:0"].String(), Blocks: blocks, server: s}
 }
 
+// Parked is how many queries wait.
+func (s *Server) Parked() int64 { return s.server.Parked() }
+
 // limits are the default ones, with buffers that are poisoned between queries.
 func limits() server.Limits {
 	l := server.DefaultLimits()
