@@ -11,7 +11,9 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/clusterdns/clusterdns/server/wire"
@@ -33,17 +35,54 @@ type httpSocket struct {
 	*endpoint
 	conns  connSet
 	port   *acceptor
+	tls    *tls.Config   // nil for plain HTTP
 	served chan struct{} // closed when no more connections are taken
-	server *http.Server
-	pool   sync.Pool // of *Direct
+	pool   sync.Pool     // of *Direct
+	mu     sync.Mutex    // guards what follows
+	// servers are those that have connections; the last one gets the next.
+	servers []*httpServer
+	closed  bool
+}
+
+// httpServer serves the connections that were made while the same time-outs were in force: an http.Server keeps those that it began with.
+type httpServer struct {
+	*http.Server
+	timeouts Timeouts
+	open     atomic.Int64 // connections
 }
 
 func newHTTPSocket(ep *endpoint, e *engine, port *acceptor, secure bool) *httpSocket {
 	h := &httpSocket{endpoint: ep, conns: newConnSet(e), port: port, served: make(chan struct{})}
 	h.pool.New = func() any { return newDirect(e, nil) }
-	t := ep.timeouts.Load()
-	h.server = &http.Server{
+	if secure {
+		h.tls = &tls.Config{NextProtos: []string{"h2", "http/1.1"}, GetConfigForClient: ep.httpsConfig}
+	}
+	return h
+}
+
+// current gives the server for a new connection, and counts it there; nil if the socket has been closed.
+func (h *httpSocket) current() *httpServer {
+	t := *h.timeouts.Load()
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.closed {
+		return nil
+	}
+	n := len(h.servers)
+	if n == 0 || h.servers[n-1].timeouts != t {
+		h.servers = slices.DeleteFunc(h.servers, func(s *httpServer) bool { return s.open.Load() == 0 })
+		h.servers = append(h.servers, h.newServer(t))
+		n = len(h.servers)
+	}
+	s := h.servers[n-1]
+	s.open.Add(1)
+	return s
+}
+
+func (h *httpSocket) newServer(t Timeouts) *httpServer {
+	s := &http.Server{
 		Handler:           h,
+		TLSConfig:         h.tls,
 		ReadHeaderTimeout: t.Read,
 		ReadTimeout:       t.Read,
 		WriteTimeout:      patience + t.Write,
@@ -51,16 +90,12 @@ func newHTTPSocket(ep *endpoint, e *engine, port *acceptor, secure bool) *httpSo
 		MaxHeaderBytes:    dohHeader,
 		HTTP2:             &http.HTTP2Config{MaxConcurrentStreams: dohStreams},
 		ErrorLog:          log.New(io.Discard, "", 0), // handshakes that fail are the clients' affair
+		Protocols:         new(http.Protocols),
 	}
-	h.server.Protocols = new(http.Protocols)
-	h.server.Protocols.SetHTTP1(true)
-	if secure {
-		h.server.Protocols.SetHTTP2(true)
-		h.server.TLSConfig = &tls.Config{NextProtos: []string{"h2", "http/1.1"}, GetConfigForClient: ep.httpsConfig}
-	} else {
-		h.server.Protocols.SetUnencryptedHTTP2(true)
-	}
-	return h
+	s.Protocols.SetHTTP1(true)
+	s.Protocols.SetHTTP2(h.tls != nil)
+	s.Protocols.SetUnencryptedHTTP2(h.tls == nil)
+	return &httpServer{Server: s, timeouts: t}
 }
 
 // httpsConfig is tlsConfig with the protocols that HTTP needs negotiated.
@@ -74,30 +109,13 @@ func (ep *endpoint) httpsConfig(hello *tls.ClientHelloInfo) (*tls.Config, error)
 	return c, nil
 }
 
-// limited is a listener whose connections are counted.
-type limited struct {
-	net.Listener
-	conns *connSet
-}
-
-// counted is a connection that leaves the count when it is closed, and is in use when it is read.
+// counted is a connection that leaves the counts when it is closed, and is in use when it is read.
 type counted struct {
 	net.Conn
-	t    *tracked
-	set  *connSet
-	once sync.Once
-}
-
-func (l limited) Accept() (net.Conn, error) {
-	for {
-		conn, err := l.Listener.Accept()
-		if err != nil {
-			return nil, err
-		}
-		if t := (&tracked{conn: conn}); l.conns.add(t) {
-			return &counted{Conn: conn, t: t, set: l.conns}, nil
-		}
-	}
+	t      *tracked
+	set    *connSet
+	server *httpServer
+	once   sync.Once
 }
 
 func (c *counted) Read(b []byte) (int, error) {
@@ -107,19 +125,64 @@ func (c *counted) Read(b []byte) (int, error) {
 }
 
 func (c *counted) Close() error {
-	c.once.Do(func() { c.set.remove(c.t) })
+	c.once.Do(func() {
+		c.set.remove(c.t)
+		c.server.open.Add(-1)
+	})
 	return c.Conn.Close()
 }
 
-// serve returns when the socket is drained or closed; http.Server takes care of temporary errors itself.
+// handover is a listener that gives one connection.
+type handover struct {
+	net.Listener
+	conn net.Conn
+}
+
+func (l *handover) Accept() (net.Conn, error) {
+	c := l.conn
+	if l.conn = nil; c == nil {
+		return nil, net.ErrClosed
+	}
+	return c, nil
+}
+
+func (*handover) Close() error { return nil }
+
+// serve returns when the socket is drained or closed.
 func (h *httpSocket) serve() {
 	defer close(h.served)
-	ln := net.Listener(limited{h.port, &h.conns})
-	if h.server.TLSConfig != nil {
-		_ = h.server.ServeTLS(ln, "", "")
+	for {
+		conn, err := h.port.Accept()
+		if err != nil {
+			if isTemporary(err) {
+				time.Sleep(acceptPause)
+				continue
+			}
+			return
+		}
+		if t := (&tracked{conn: conn}); h.conns.add(t) {
+			h.take(conn, t)
+		}
+	}
+}
+
+// take has a connection served.
+func (h *httpSocket) take(conn net.Conn, t *tracked) {
+	s := h.current()
+	if s == nil {
+		h.conns.remove(t)
+		conn.Close()
 		return
 	}
-	_ = h.server.Serve(ln)
+	conn = &counted{Conn: conn, t: t, set: &h.conns, server: s}
+	if h.tls != nil {
+		conn = tls.Server(conn, h.tls)
+	}
+	l := &handover{Listener: h.port, conn: conn}
+	_ = s.Serve(l) // until the connection is taken, which has a goroutine of its own then
+	if l.conn != nil {
+		l.conn.Close() // the server has been closed
+	}
 }
 
 // drain takes no more connections than have been made, and closes idle ones, and those in use once they are answered.
@@ -129,7 +192,9 @@ func (h *httpSocket) drain() {
 		<-h.served
 		ctx, cancel := context.WithTimeout(context.Background(), patience+tcpWrite)
 		defer cancel()
-		_ = h.server.Shutdown(ctx)
+		var all sync.WaitGroup
+		h.each(func(s *httpServer) { all.Go(func() { _ = s.Shutdown(ctx) }) })
+		all.Wait()
 	}()
 }
 
@@ -137,7 +202,18 @@ func (h *httpSocket) wait() { h.conns.wg.Wait() }
 
 func (h *httpSocket) closeAll() {
 	h.port.Close()
-	_ = h.server.Close()
+	h.mu.Lock()
+	h.closed = true
+	h.mu.Unlock()
+	h.each(func(s *httpServer) { _ = s.Server.Close() })
+}
+
+func (h *httpSocket) each(do func(*httpServer)) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, s := range h.servers {
+		do(s)
+	}
 }
 
 // ServeHTTP answers one query.

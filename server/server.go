@@ -23,7 +23,7 @@ type Listener struct {
 	// TLS is what TLS and HTTPS listeners serve with; it is read for every connection, so Apply changes it. HTTPS without one is plain HTTP, for
 	// use behind a proxy.
 	TLS *tls.Config
-	// Timeouts are those of the connections. HTTPS keeps the ones that it was bound with.
+	// Timeouts are those of the connections. Connections of HTTPS keep the ones that they were made with.
 	Timeouts Timeouts
 	// Unrouted see the queries that no block takes: those outside every zone (REFUSED), and malformed ones.
 	Unrouted []Observer

@@ -14,6 +14,9 @@ import (
 // tcpWrite is the default of Timeouts.Write.
 const tcpWrite = 5 * time.Second
 
+// acceptPause is how long a listener waits that is out of file descriptors: others must be closed first.
+const acceptPause = 5 * time.Millisecond
+
 // deadlineStep is how much of the idle time may pass before a busy connection's read deadline is moved: moving it for
 // every query would cost more than the query.
 const deadlineStep = time.Second
@@ -58,7 +61,7 @@ func (l *tcpSocket) serve() {
 		conn, err := l.ln.Accept()
 		if err != nil {
 			if isTemporary(err) {
-				time.Sleep(5 * time.Millisecond) // out of file descriptors: others must be closed first
+				time.Sleep(acceptPause)
 				continue
 			}
 			return

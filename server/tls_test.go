@@ -1,15 +1,18 @@
 package server_test
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/base64"
+	"errors"
 	"io"
 	"net/http"
 	"net/netip"
 	"testing"
+	"time"
 
 	"github.com/miekg/dns"
 
@@ -117,6 +120,87 @@ func TestHTTPS(t *testing.T) {
 			}
 		}
 	}
+}
+
+// TestTimeoutsOfHTTPS: a connection has the time-outs that were in force when it was made, whatever changes later.
+func TestTimeoutsOfHTTPS(t *testing.T) {
+	t.Parallel()
+	cert, roots := servertest.Certificate(t)
+	s := server.New(server.DefaultLimits(), server.Hooks{})
+	apply := func(idle time.Duration) {
+		t.Helper()
+		if err := s.Apply([]server.Listener{{
+			Transport: server.HTTPS, Host: "127.0.0.1", Port: "0", Blocks: []*server.Block{servertest.Block(".", stage(handler(address)))},
+			TLS: &tls.Config{Certificates: []tls.Certificate{cert}}, Timeouts: server.Timeouts{Idle: idle},
+		}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	apply(time.Minute)
+	t.Cleanup(func() {
+		ctx, cancel := context.WithCancel(context.Background())
+		cancel() // connections that are kept are closed at once
+		_ = s.Shutdown(ctx)
+	})
+	// dial gives what asks over one connection, and what waits for its end.
+	dial := func() (ask, end func() error) {
+		conn, err := tls.Dial("tcp", s.Addrs()["https://127.0.0.1:0"].String(), &tls.Config{RootCAs: roots, NextProtos: []string{"http/1.1"}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { conn.Close() })
+		_ = conn.SetDeadline(time.Now().Add(patience))
+		in := bufio.NewReader(conn)
+		ask = func() error {
+			_, res, err := overHTTP(conn, in, servertest.Pack(t, servertest.Query("x.", dns.TypeA, 0)))
+			if err == nil && res.StatusCode != http.StatusOK {
+				err = errors.New(res.Status)
+			}
+			return err
+		}
+		return ask, func() error { _, err := in.ReadByte(); return err }
+	}
+	before, _ := dial()
+	if err := before(); err != nil {
+		t.Fatal(err)
+	}
+	for range 3 {
+		apply(50 * time.Millisecond)
+		after, end := dial()
+		if err := after(); err != nil {
+			t.Fatal(err)
+		}
+		if err := end(); !errors.Is(err, io.EOF) {
+			t.Errorf("a connection that is idle: %v", err)
+		}
+		if err := before(); err != nil {
+			t.Errorf("the connection that was made before: %v", err)
+		}
+		apply(time.Minute)
+	}
+}
+
+// overHTTP asks by POST over a connection of HTTP/1.1.
+func overHTTP(conn io.Writer, in *bufio.Reader, query []byte) (*dns.Msg, *http.Response, error) {
+	req, err := http.NewRequest(http.MethodPost, "https://dns.example/dns-query", bytes.NewReader(query))
+	if err != nil {
+		return nil, nil, err
+	}
+	req.Header.Set("Content-Type", "application/dns-message")
+	if err := req.Write(conn); err != nil {
+		return nil, nil, err
+	}
+	res, err := http.ReadResponse(in, req)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer res.Body.Close()
+	body, err := io.ReadAll(res.Body)
+	if err != nil {
+		return nil, nil, err
+	}
+	m := new(dns.Msg)
+	return m, res, m.Unpack(body)
 }
 
 func TestAddrsByTransport(t *testing.T) {
