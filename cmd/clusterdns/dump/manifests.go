@@ -149,6 +149,14 @@ func (w *writer) addrs(in []netip.Addr) (out []string) {
 	return out
 }
 
+// selector says that there is one where it is not known: an Endpoints object is mirrored only where there is none.
+func (w *writer) selector(s *kubernetes.ServiceInfo) object {
+	if s.Selector && len(s.Labelled) == 0 {
+		return object{kubernetes.UnknownSelector: "unknown"}
+	}
+	return w.labels(s.Labelled)
+}
+
 // noTarget is an externalName that leads nowhere: where it was an address, which is no name, a server keeps nothing of it.
 const noTarget = "0.0.0.0"
 
@@ -166,11 +174,7 @@ func (w *writer) service(s *kubernetes.ServiceInfo) {
 		spec["externalName"] = noTarget
 	}
 	spec.put("publishNotReadyAddresses", s.Unready)
-	selector := w.labels(s.Labelled)
-	if s.Selector && len(selector) == 0 {
-		selector = object{kubernetes.UnknownSelector: "unknown"} // that there is one matters; an Endpoints object is mirrored only where there is none
-	}
-	spec.put("selector", selector)
+	spec.put("selector", w.selector(s))
 	var ports []object
 	for i, p := range s.Ports {
 		o := w.port("port", p)

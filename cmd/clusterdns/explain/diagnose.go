@@ -72,6 +72,11 @@ func (b *backing) judge(s *subject, x *Explanation) {
 		}
 		return
 	}
+	b.judgeReady(s, x, total, ready)
+}
+
+// judgeReady is for a Service that has ready endpoints, at a port that leads there.
+func (b *backing) judgeReady(s *subject, x *Explanation, total, ready int) {
 	x.rule(Works, "resolves, and %s", readyText(ready, total))
 	if s.endpoint != "" {
 		x.Verdict.Summary = "resolves, and the endpoint is ready"

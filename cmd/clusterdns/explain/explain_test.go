@@ -10,6 +10,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"testing"
 	"unicode"
@@ -67,7 +68,8 @@ func corefile(t *testing.T, upstream string) string {
 	return file
 }
 
-// layered writes a Corefile in which other directives than kubernetes and forward answer, too. No Pod of 10.244.6.0/24 may ask for MX, or anything of secret.example.com.
+// layered writes a Corefile in which other directives than kubernetes and forward answer, too. Pods of 10.244.6.0/24 may not ask for addresses in
+// secret.example.com, and nobody listens where dead.example.com is asked for.
 func layered(t *testing.T, upstream string) string {
 	t.Helper()
 	plain, err := os.ReadFile(corefile(t, upstream))
@@ -76,6 +78,7 @@ func layered(t *testing.T, upstream string) string {
 	}
 	file := filepath.Join(t.TempDir(), "Corefile")
 	text := "secret.example.com:1053 {\n acl {\n  block type A net 10.244.6.0/24\n }\n forward . " + upstream + "\n}\n" +
+		"dead.example.com:1053 {\n forward . 127.0.0.1:1\n}\n" +
 		strings.Replace(string(plain), ".:1053 {\n", `.:1053 {
  rewrite name exact old-db.example.com mysql.service-lab.svc.cluster.local
  template IN A made.example.com {
@@ -267,6 +270,40 @@ func TestHandlerReadsDetails(t *testing.T) {
 	s.Fail(http.StatusInternalServerError)
 	if body := get(); !strings.Contains(body, "selector unknown") || !strings.Contains(body, "no EndpointSlice has a port of this name and protocol") {
 		t.Errorf("without the API server:\n%s", body)
+	}
+}
+
+// TestDocumentedJSON: docs/explain.md has a row for each field of the JSON.
+func TestDocumentedJSON(t *testing.T) {
+	t.Parallel()
+	doc, err := os.ReadFile("../../../docs/explain.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	seen := map[reflect.Type]bool{}
+	var look func(typ reflect.Type)
+	look = func(typ reflect.Type) {
+		for typ.Kind() == reflect.Pointer || typ.Kind() == reflect.Slice {
+			typ = typ.Elem()
+		}
+		if typ.Kind() != reflect.Struct || seen[typ] {
+			return
+		}
+		seen[typ] = true
+		for f := range typ.Fields() {
+			name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+			if name == "" {
+				continue
+			}
+			if !strings.Contains(string(doc), "`"+name+"`") {
+				t.Errorf("docs/explain.md does not say what `%s` of %s is", name, typ)
+			}
+			look(f.Type)
+		}
+	}
+	look(reflect.TypeFor[explain.Explanation]())
+	if len(seen) != 8 {
+		t.Errorf("%d objects were looked at, want 8", len(seen))
 	}
 }
 

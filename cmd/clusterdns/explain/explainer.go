@@ -29,8 +29,8 @@ type Explainer struct {
 	Alone bool
 	// Flags are those that commands to go on with need to see the same cluster, words of a shell; Kubectl are those of kubectl.
 	Flags, Kubectl string
-	// Forwarders are asked for names that nobody in the configuration knows.
-	Forwarders []server.Forwarder
+
+	blocks []*server.Block // that answer
 }
 
 // ClusterHandler is how a kubernetes directive is known in a chain.
@@ -48,7 +48,7 @@ func New(s *server.Server, listeners []server.Listener, client netip.Addr, inspe
 	if blocks == nil {
 		return nil, errors.New("the configuration serves no plain DNS")
 	}
-	e := &Explainer{Asker: newInProcess(s, blocks, client), Zone: "cluster.local.", Forwarders: snapshot.Handlers[server.Forwarder](blocks)}
+	e := &Explainer{Asker: newInProcess(s, blocks, client), Zone: "cluster.local.", blocks: blocks}
 	for _, h := range snapshot.Handlers[ClusterHandler](blocks) {
 		c := Cluster{Inspector: inspect(h), Pods: h.Options().Pods}
 		for _, z := range h.Zones() {
@@ -289,6 +289,14 @@ func (e *Explainer) judgeFound(x *Explanation, c *Candidate) {
 	case s != nil && by != "" && s.explainOverride(x, c):
 	case s != nil:
 		s.explainPresence(x)
+	default:
+		e.judgeElsewhere(x, c, name)
+	}
+}
+
+// judgeElsewhere is for a name that leads to another outside the cluster.
+func (e *Explainer) judgeElsewhere(x *Explanation, c *Candidate, name string) {
+	switch {
 	case isAddr(x.Name):
 		x.rule(Works, "is the address of %s, which is outside the cluster", strings.TrimSuffix(name, "."))
 	case name != c.Name:
@@ -300,48 +308,6 @@ func (e *Explainer) judgeFound(x *Explanation, c *Candidate) {
 		x.rule(Works, "resolves to addresses outside the cluster")
 		if n := len(x.Candidates); n > 1 {
 			x.note("%s tried before it: write %s with a dot at its end, or lower ndots", plural(n-1, "other name")+verb(n-1, " was", " were"), x.Name)
-		}
-	}
-}
-
-// override is the directive of the Corefile that answers instead of those that are expected to, or "".
-func (c *Candidate) override() string {
-	for i := range c.Answers {
-		switch by := c.Answers[i].By; by {
-		case "", "kubernetes", "k8s_external", "autopath", "cache", "forward":
-		default:
-			return by
-		}
-	}
-	return ""
-}
-
-// addrs are the addresses that a candidate has.
-func (c *Candidate) addrs() (out []netip.Addr) {
-	for i := range c.Answers {
-		out = append(out, c.Answers[i].addrs...)
-	}
-	return out
-}
-
-// behind is the Service that has the first address of a name which is not one of the cluster: a rewrite, hosts or an upstream server leads there. It is nil if there is none.
-func (e *Explainer) behind(x *Explanation, c *Candidate) *subject {
-	for _, a := range c.addrs() {
-		for i := range e.Clusters {
-			if n, ok := e.Clusters[i].Behind(a); ok {
-				x.note("%s is an address of Service %s/%s", a, n.Namespace, n.Name)
-				return &subject{cluster: &e.Clusters[i], namespace: n.Namespace, service: n.Name}
-			}
-		}
-	}
-	return nil
-}
-
-// noteDisagreement says that one of the two types is denied altogether.
-func (x *Explanation) noteDisagreement(c *Candidate) {
-	for i := range c.Answers {
-		if a := &c.Answers[i]; a.RCode == "NXDOMAIN" {
-			x.note("%s is NXDOMAIN though the name exists: musl (Alpine) takes that for no such name; it should be NOERROR without records", a.Type)
 		}
 	}
 }
@@ -369,116 +335,6 @@ func (e *Explainer) noteAlias(x *Explanation, name, target string) {
 		x.note("Service %s/%s is of type ExternalName: it is another name for %s", svc.Namespace, svc.Name, target)
 		x.note("TLS certificates and HTTP servers there know the other name, not this one")
 	}
-}
-
-// turnedAway judges a lookup that acl does not let this client make.
-func (x *Explanation) turnedAway() bool {
-	for i := range x.Candidates {
-		c := &x.Candidates[i]
-		for j := range c.Answers {
-			a := &c.Answers[j]
-			if a.By != "acl" || a.found {
-				continue
-			}
-			x.rule(Absent, "does not resolve for this client: the directive acl of the Corefile turns it away")
-			x.note("%s %s: %s", strings.TrimSuffix(c.Name, "."), a.Type, strings.Join(append([]string{a.text()}, a.Reasons...), ", "))
-			return true
-		}
-	}
-	return false
-}
-
-// judgeOutside is for a name that does not resolve and is not one of the cluster.
-func (e *Explainer) judgeOutside(x *Explanation) {
-	failed, nobody := x.trouble()
-	switch {
-	case failed != "":
-		x.Verdict.Kind, x.Verdict.Summary = Unknown, "could not be looked up: "+failed
-		e.askUpstream(x, strings.TrimSuffix(x.Name, ".")+".")
-	case isAddr(x.Name) && len(e.Clusters) > 0:
-		x.rule(Absent, "is no address of a Service or endpoint of the cluster")
-	case nobody:
-		x.Verdict.Kind, x.Verdict.Summary = Unknown, "is not a name of the cluster, and upstream servers were not asked"
-		x.askInCluster(x.Name)
-	default:
-		x.Verdict.Kind, x.Verdict.Summary = Absent, "does not exist, neither in the cluster nor outside"
-		if by := x.Candidates[len(x.Candidates)-1].override(); by != "" {
-			x.Verdict.Summary = "does not exist: the directive " + by + " of the Corefile says so, and nobody else is asked"
-		}
-		if len(e.Clusters) == 0 {
-			x.Verdict.Summary = "does not exist"
-			x.next("clusterdns explain%s %s", x.client, quote(x.Name))
-		}
-		for _, r := range x.reasons() {
-			x.note("%s", r)
-		}
-	}
-}
-
-// askUpstream adds commands that ask those that the server itself asks for a name with a dot at its end, or else one that shows what the server says of them.
-func (e *Explainer) askUpstream(x *Explanation, name string) {
-	var zone wire.Zone
-	var servers []string
-	canonical, err := wire.ParseCanonical(name)
-	for _, f := range e.Forwarders {
-		for _, u := range f.Upstreams() {
-			switch z := u.Zone(); {
-			case err != nil || !z.Contains(canonical):
-			case len(servers) == 0 || z.Labels() > zone.Labels():
-				zone, servers = z, []string{u.String()}
-			case z.Labels() == zone.Labels() && !slices.Contains(servers, u.String()):
-				servers = append(servers, u.String())
-			}
-		}
-	}
-	for _, s := range servers[:min(len(servers), maxListed)] {
-		x.next("clusterdns explain -server %s %s", quote(s), quote(name))
-	}
-	if len(servers) == 0 {
-		x.kubectl("-n kube-system logs -l k8s-app=kube-dns --tail=50")
-	}
-}
-
-// askInCluster adds a command that asks the cluster's own DNS, which can be reached from a Pod alone.
-func (x *Explanation) askInCluster(name string) {
-	from := x.From
-	if x.noFrom {
-		from = "default"
-	}
-	option := ""
-	if underscored(name) {
-		option = "-type=srv "
-	}
-	x.kubectl("-n %s run -it --rm --restart=Never --image=busybox try -- nslookup %s%s", quote(from), option, quote(name))
-}
-
-// trouble is the first failure, and whether there is a name that no directive answers.
-func (x *Explanation) trouble() (failed string, nobody bool) {
-	for i := range x.Candidates {
-		for j := range x.Candidates[i].Answers {
-			a := &x.Candidates[i].Answers[j]
-			nobody = nobody || a.nobody
-			if failed == "" && !a.nobody {
-				failed = a.failure()
-			}
-		}
-	}
-	return failed, nobody
-}
-
-// failure is why there is no answer, or "".
-func (a *Answer) failure() string {
-	switch {
-	case a.Error != "":
-		return a.Error
-	case a.NotAsked:
-		return notAsked
-	case a.RCode == "NOERROR" || a.RCode == "NXDOMAIN":
-		return ""
-	case len(a.Reasons) > 0:
-		return a.RCode + ": " + a.Reasons[0]
-	}
-	return a.RCode
 }
 
 // reasons are what the server says, each once.
