@@ -131,7 +131,7 @@ func (k *Kubernetes) Answer(r *server.Reply, q *server.Query) server.Verdict {
 	}
 	v := k.answer(r, q, z, n)
 	if k.stale.Load() && v != server.Pass {
-		mark(r)
+		r.MarkStale(staleText)
 	}
 	return v
 }

@@ -13,8 +13,6 @@ import (
 	"strings"
 	"sync/atomic"
 	"time"
-
-	"github.com/clusterdns/clusterdns/server"
 )
 
 // The pace of snapshots.
@@ -149,6 +147,14 @@ func (x *Index) restore(objects *[numKinds][]Object) bool {
 // Stale says whether answers come, in part at least, from a snapshot.
 func (x *Index) Stale() bool { return x.stale.Load() }
 
+// Staleness is why answers may not be current, for clients, or "" if they are.
+func (x *Index) Staleness() string {
+	if x.stale.Load() {
+		return staleText
+	}
+	return ""
+}
+
 // snapshotBatch is how many objects are copied while the index cannot change: well under a millisecond's worth.
 const snapshotBatch = 64
 
@@ -233,16 +239,3 @@ func (x *Index) copyOf(k Kind, key string) Object {
 
 // staleText tells clients why an answer is marked.
 const staleText = "from a snapshot: the API server could not be read since the start"
-
-// mark says of an answer that it may be stale. A query that comes by again, at the target of a CNAME, is marked already.
-func mark(r *server.Reply) {
-	if !r.WantsEDE() {
-		return
-	}
-	for _, e := range r.EDE() {
-		if e.Code == server.EDEStaleAnswer && e.Text == staleText {
-			return
-		}
-	}
-	r.AddEDE(server.EDEStaleAnswer, staleText)
-}

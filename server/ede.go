@@ -25,6 +25,20 @@ func (r *Reply) AddEDEText(code uint16, text []byte) {
 	r.errors = append(r.errors, ExtendedError{Code: code})
 }
 
+// MarkStale adds the Extended DNS Error of an answer that may not be current, once: a query that comes by again, at the target of a CNAME, is marked
+// already. It costs nothing where nobody can read it.
+func (r *Reply) MarkStale(why string) {
+	if !r.WantsEDE() {
+		return
+	}
+	for _, e := range r.EDE() {
+		if e.Code == EDEStaleAnswer && e.Text == why {
+			return
+		}
+	}
+	r.AddEDE(EDEStaleAnswer, why)
+}
+
 // failed is Fail that tells the client as well: for errors of which it may know.
 func (r *Reply) failed(err error) Verdict {
 	r.AddEDE(EDEOther, err.Error())

@@ -27,6 +27,8 @@ type Cluster interface {
 	ExternalServers() []netip.Addr
 	// Serial moves whenever anything changes.
 	Serial() uint32
+	// Staleness is why the objects may not be the cluster's current ones, for clients, or "" if they are.
+	Staleness() string
 }
 
 // ServiceName is where a Service is.
@@ -76,16 +78,11 @@ func (e *External) Answer(r *server.Reply, q *server.Query) server.Verdict {
 		return r.Fail(errNotReady)
 	}
 	a := asked{External: e, r: r, q: q, zone: zone, labels: labels}
-	if addr, ok := zones.Address(&q.Name); ok && q.Type == wire.TypePTR {
-		return a.reverse(addr)
+	v := a.answer()
+	if why := e.cluster.Staleness(); why != "" && v != server.Pass {
+		r.MarkStale(why)
 	}
-	switch {
-	case labels == 0:
-		return a.apex()
-	case string(q.Name.Label(labels-1)) == e.o.Apex:
-		return a.servers()
-	}
-	return a.service()
+	return v
 }
 
 // asked is one question.
@@ -95,6 +92,19 @@ type asked struct {
 	q      *server.Query
 	zone   wire.Zone
 	labels int // in front of the zone
+}
+
+func (a *asked) answer() server.Verdict {
+	if addr, ok := zones.Address(&a.q.Name); ok && a.q.Type == wire.TypePTR {
+		return a.reverse(addr)
+	}
+	switch {
+	case a.labels == 0:
+		return a.apex()
+	case string(a.q.Name.Label(a.labels-1)) == a.o.Apex:
+		return a.servers()
+	}
+	return a.service()
 }
 
 // nothing ends a reply without records for the type: the name exists or does not.

@@ -15,12 +15,14 @@ import (
 // lab is a cluster of fixed Services.
 type lab struct {
 	notReady bool
+	stale    string
 	services map[ServiceName]Service
 }
 
 func (l lab) Ready() bool                { return !l.notReady }
 func (l lab) HasNamespace(n string) bool { return n == "default" || n == "empty" }
 func (l lab) Serial() uint32             { return 7 }
+func (l lab) Staleness() string          { return l.stale }
 func (l lab) ExternalServers() []netip.Addr {
 	return []netip.Addr{netip.MustParseAddr("203.0.113.1"), netip.MustParseAddr("2001:db8::1")}
 }
@@ -177,6 +179,30 @@ func TestBeforeTheClusterIsKnown(t *testing.T) {
 		t.Fatal(err)
 	}
 	plugintest.Check(t, "not ready", plugintest.Ask(t, "", plugintest.Question("web.default.example.org.", "A"), New(o, lab{notReady: true})), "SERVFAIL")
+}
+
+// TestStale: what is answered from a snapshot is marked, denials included, and what is passed on is not.
+func TestStale(t *testing.T) {
+	t.Parallel()
+	o, err := Parse(plugintest.Input(t, "k8s_external example.org {\nfallthrough\n}", "."))
+	if err != nil {
+		t.Fatal(err)
+	}
+	fixed := cluster()
+	for _, why := range []string{"", "from a snapshot"} {
+		fixed.stale = why
+		next := plugintest.NewAnswers(t, "www.example.org. 1 IN A 198.51.100.1")
+		s := servertest.Start(t, servertest.Block(".", plugintest.Stage(New(o, fixed)), plugintest.Stage(next)))
+		for name, marked := range map[string]bool{
+			"web.default.example.org.": true, "plain.default.example.org.": true, "empty.example.org.": true, "example.org.": true, "ns1.dns.example.org.": true,
+			"www.example.org.": false, "www.other.": false,
+		} {
+			m := s.Ask(t, name, dns.TypeA)
+			if got := strings.Contains(m.String(), "EDE: 3 (Stale Answer): (from a snapshot)"); got != (marked && why != "") {
+				t.Errorf("%s while it is %q: %v", name, why, m)
+			}
+		}
+	}
 }
 
 func TestNoAllocs(t *testing.T) {
