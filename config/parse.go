@@ -98,14 +98,14 @@ func (c *Config) block(sb serverBlock, port string) (*Block, []error) {
 	b.Zones, errs = c.parseLabels(sb.labels, port)
 	uses, uerrs := c.uses(b, sb.lines)
 	errs = append(errs, uerrs...)
-	dir := c.src.dir()
+	root := ""
 	for _, d := range c.table {
 		for _, u := range uses[d.Name] {
-			u.Input.Dir = dir
+			u.Input.Root, u.Input.Home = root, c.src.dir()
 			err := d.parse(u)
 			errs = appendError(errs, err)
-			if root, ok := u.Options.(rootOptions); ok && err == nil {
-				dir = root.Dir
+			if o, ok := u.Options.(rootOptions); ok && err == nil {
+				root = o.Dir
 			}
 			b.Uses = append(b.Uses, u)
 		}

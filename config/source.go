@@ -39,7 +39,7 @@ func ReadSource(path string) (Source, error) {
 	return Source{Name: path, Path: path, Text: text}, nil
 }
 
-// dir is the folder that relative paths begin in.
+// dir is the folder of the Corefile.
 func (s *Source) dir() string {
 	if s.Path == "" {
 		return "."

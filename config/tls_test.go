@@ -65,7 +65,7 @@ func TestTLSAndHTTPS(t *testing.T) {
 	now := time.Now()
 	pool := certificate(t, dir, "first", now.Add(-time.Minute))
 	block := func(scheme string) string {
-		return scheme + "://.:0 {\n    bind 127.0.0.1\n    tls cert.pem key.pem\n    whoami\n}\n"
+		return scheme + "://.:0 {\n    root " + dir + "\n    bind 127.0.0.1\n    tls cert.pem key.pem\n    whoami\n}\n"
 	}
 	u.start(block("tls") + block("https") + ".:0 {\n    bind 127.0.0.1\n    whoami\n}\n")
 

@@ -16,7 +16,7 @@ import (
 
 // input makes what the configuration's parser would of a forward line and the options below it.
 func input(text string) *directive.Input {
-	in := &directive.Input{Dir: "/etc/clusterdns"}
+	in := &directive.Input{Root: "/etc/clusterdns"}
 	for i, l := range strings.Split(strings.TrimSpace(text), "\n") {
 		var args []directive.Arg
 		for _, f := range strings.Fields(l) {

@@ -40,7 +40,7 @@ func parse(text string) (kubernetes.Options, error) {
 		}
 		in.Lines = append(in.Lines, line)
 	}
-	in.Zones, in.Dir, in.Warn = []string{"cluster.local."}, "/etc", func(directive.Arg, string, ...any) {}
+	in.Zones, in.Root, in.Warn = []string{"cluster.local."}, "/etc", func(directive.Arg, string, ...any) {}
 	return kubernetes.Parse(&in)
 }
 

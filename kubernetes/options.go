@@ -175,13 +175,13 @@ func setKubeconfig(p *parser, l *directive.Line) error {
 
 func setManifests(p *parser, l *directive.Line) error {
 	for _, a := range l.Args {
-		p.Manifests = append(p.Manifests, p.in.Path(a.Text))
+		p.Manifests = append(p.Manifests, p.in.Beside(a.Text))
 	}
 	return nil
 }
 
 func setSnapshot(p *parser, l *directive.Line) error {
-	p.Snapshot = p.in.Path(l.Args[0].Text)
+	p.Snapshot = p.in.Beside(l.Args[0].Text)
 	return nil
 }
 

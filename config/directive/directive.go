@@ -63,20 +63,32 @@ type Input struct {
 	Zones []string
 	// Port is the port of the server block's first label.
 	Port string
-	// Dir is the folder of the Corefile: relative paths begin there, or at the root directive's.
-	Dir string
+	// Root is the folder of the root directive, or "" without one.
+	Root string
+	// Home is the folder of the Corefile.
+	Home string
 	// IsDirective says whether a word is the name of a directive; nil if that is not known.
 	IsDirective func(word string) bool
 	// Warn takes remarks that are no errors, such as an option that does nothing any more.
 	Warn func(at Arg, format string, args ...any)
 }
 
-// Path makes a relative path of the Corefile absolute or relative to the working directory.
+// Path is where a path of the Corefile leads: relative ones begin in the folder of the root directive, or else in the working directory, as they
+// do for CoreDNS.
 func (in *Input) Path(p string) string {
 	if filepath.IsAbs(p) {
 		return p
 	}
-	return filepath.Join(in.Dir, p)
+	return filepath.Join(in.Root, p)
+}
+
+// Beside is Path for options that CoreDNS does not have: without a root directive relative paths begin beside the Corefile, so that a folder with
+// all that a server needs can be put anywhere.
+func (in *Input) Beside(p string) string {
+	if in.Root == "" && !filepath.IsAbs(p) {
+		return filepath.Join(in.Home, p)
+	}
+	return in.Path(p)
 }
 
 // Option is one row of a directive's table of options.

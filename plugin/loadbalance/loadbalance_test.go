@@ -24,7 +24,7 @@ import (
 
 // input reads a directive as it stands in a Corefile: words, and lines in braces.
 func input(text string) *directive.Input {
-	in := &directive.Input{Zones: []string{"."}, Dir: "/etc/dns"}
+	in := &directive.Input{Zones: []string{"."}, Root: "/etc/dns"}
 	for i, line := range strings.Split(text, "\n") {
 		var words []directive.Arg
 		for _, w := range strings.Fields(line) {

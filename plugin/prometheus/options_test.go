@@ -26,7 +26,7 @@ func input(words string, lines ...string) *directive.Input {
 		}
 		return l
 	}
-	in := &directive.Input{Line: line(words, 1), Zones: []string{"."}, Dir: "conf"}
+	in := &directive.Input{Line: line(words, 1), Zones: []string{"."}, Root: "conf"}
 	for i, s := range lines {
 		in.HasBlock = true
 		in.Lines = append(in.Lines, line(s, 2+i))

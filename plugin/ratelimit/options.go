@@ -87,7 +87,7 @@ func Parse(in *directive.Input) (Options, error) {
 		o.Burst = 2 * o.Rate
 	}
 	if o.Secret != "" {
-		o.Secret = in.Path(o.Secret)
+		o.Secret = in.Beside(o.Secret)
 	}
 	return o, nil
 }

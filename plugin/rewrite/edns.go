@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"encoding/hex"
 	"net/netip"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -23,7 +24,8 @@ type Option struct {
 	Code     uint16
 	Data     string // of a local option: the bytes themselves, or a variable in braces
 	Variable bool
-	V4, V6   int // of a subnet option: how many bits of the client's address
+	V4, V6   int  // of a subnet option: how many bits of the client's address
+	Revert   bool // the reply does not show what was done
 }
 
 // edns reads an edns0 rule behind its field.
@@ -42,7 +44,8 @@ func (p *parser) edns() (o Option, err error) {
 		return o, err
 	}
 	if len(p.args) == 1 && strings.EqualFold(p.args[0].Text, "revert") {
-		_, err = p.next("") // a reply never has the options of a changed query, so there is nothing to turn back
+		_, err = p.next("")
+		o.Revert = true
 	}
 	return o, err
 }
@@ -121,8 +124,8 @@ func (p *parser) subnet(o *Option) (err error) {
 }
 
 // apply changes the EDNS options that go on with the query, and says whether it did anything. Of the client's own, those go on that a rule
-// looks at and leaves. The reply's OPT is the server's own.
-func (o *Option) apply(q *server.Query) bool {
+// looks at and leaves. What is set goes into shown as well, unless it is to be reverted.
+func (o *Option) apply(q *server.Query, shown *[]shownOption) bool {
 	mine := wire.EDNS{Options: q.ToUpstream}
 	data, found := mine.Option(o.Code)
 	if !found {
@@ -139,6 +142,7 @@ func (o *Option) apply(q *server.Query) bool {
 	case o.Action == "unset":
 		if found {
 			q.ToUpstream = without(q.ToUpstream, o.Code)
+			o.show(shown, nil)
 		}
 		return done
 	case done:
@@ -150,7 +154,30 @@ func (o *Option) apply(q *server.Query) bool {
 	q.ToUpstream = binary.BigEndian.AppendUint16(q.ToUpstream, o.Code)
 	q.ToUpstream = binary.BigEndian.AppendUint16(q.ToUpstream, uint16(len(data)))
 	q.ToUpstream = append(q.ToUpstream, data...)
+	if done {
+		o.show(shown, data)
+	}
 	return done
+}
+
+// shownOption is an option that a reply shows because a rule set it for the query.
+type shownOption struct {
+	code uint16
+	data string
+}
+
+// Replies show options of codes for local use (RFC 6891 9) alone: what others say in a reply is not what they say in a query.
+const firstLocal, lastLocal = 65001, 65534
+
+// show has the reply show the option with that data, or not at all with nil.
+func (o *Option) show(shown *[]shownOption, data []byte) {
+	if o.Revert || o.Code < firstLocal || o.Code > lastLocal {
+		return
+	}
+	*shown = slices.DeleteFunc(*shown, func(s shownOption) bool { return s.code == o.Code })
+	if data != nil {
+		*shown = append(*shown, shownOption{o.Code, string(data)})
+	}
 }
 
 // without copies options but for those of one code.

@@ -41,7 +41,7 @@ func TestOptionsReachUpstreams(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan struct{})
 	go func() { defer close(done); _ = f.Run(ctx) }()
-	rule, err := rewrite.Parse(plugintest.Input(t, "rewrite edns0 local set 0xffee {client_ip}"))
+	rule, err := rewrite.Parse(plugintest.Input(t, "rewrite edns0 local set 0xffee {client_ip} revert"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -79,6 +79,7 @@ type run struct {
 	back    *undo   // what is to be done with the reply, or nil
 	direct  uint64  // rules that need nothing but their number for that
 	targets []*rule // the cname rules among those that count
+	shown   []shownOption
 }
 
 // apply goes through the rules and gives the cname rules among those that count.
@@ -88,7 +89,7 @@ func (h *Rewrite) apply(r *server.Reply, q *server.Query) (server.Verdict, []*ru
 	pass := run{text: wire.AppendPresentation((*buf)[:0], q.Name.Folded())}
 	for i := range h.rules {
 		ru := &h.rules[i]
-		if !ru.applies(q, pass.text) {
+		if !ru.applies(q, &pass) {
 			continue
 		}
 		if err := pass.carry(r, q, ru, i); err != nil {
@@ -96,6 +97,11 @@ func (h *Rewrite) apply(r *server.Reply, q *server.Query) (server.Verdict, []*ru
 		}
 		if !ru.Continue {
 			break
+		}
+	}
+	if !q.Followed() {
+		for _, o := range pass.shown {
+			r.AddOption(o.code, o.data)
 		}
 	}
 	if pass.direct != 0 {
@@ -145,7 +151,7 @@ func (h *Rewrite) Finish(r *server.Reply, _ *server.Query, rules uint64) {
 }
 
 // applies says whether a rule is for the query. Rules of type, class and edns0 are carried out at once.
-func (ru *rule) applies(q *server.Query, text []byte) bool {
+func (ru *rule) applies(q *server.Query, pass *run) bool {
 	switch ru.Field {
 	case Type:
 		if uint16(q.Type) != ru.Old {
@@ -160,11 +166,11 @@ func (ru *rule) applies(q *server.Query, text []byte) bool {
 		q.Class = wire.Class(ru.New)
 		return true
 	case EDNS:
-		return ru.Option.apply(q)
+		return ru.Option.apply(q, &pass.shown)
 	case CNAME:
 		return true
 	}
-	return ru.matches(text)
+	return ru.matches(pass.text)
 }
 
 // matches compares a name in presentation form and lower case.

@@ -68,6 +68,15 @@ func (a Answer) String() string {
 }
 
 func (o *Option) words() []string {
+	words := o.change()
+	if o.Revert {
+		words = append(words, "revert")
+	}
+	return words
+}
+
+// change is the words but for revert.
+func (o *Option) change() []string {
 	words := []string{"local", o.Action}
 	switch o.Code {
 	case optNSID:

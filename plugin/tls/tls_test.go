@@ -31,7 +31,7 @@ func TestParse(t *testing.T) {
 		{args: []string{"c", "k"}, option: []string{"client_auth"}, err: "needs more arguments"},
 		{args: []string{"c", "k"}, option: []string{"cipher", "x"}, err: "known are client_auth, keylog"},
 	} {
-		in := &directive.Input{Dir: "etc", Warn: func(directive.Arg, string, ...any) {}}
+		in := &directive.Input{Root: "etc", Warn: func(directive.Arg, string, ...any) {}}
 		in.Name, in.Args = words(1, "tls")[0], words(1, c.args...)
 		if c.option != nil {
 			o := words(2, c.option...)
