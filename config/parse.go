@@ -4,7 +4,7 @@ import (
 	"crypto/sha512"
 	"encoding/hex"
 	"errors"
-	"reflect"
+	"fmt"
 	"slices"
 	"strings"
 
@@ -71,7 +71,19 @@ func Parse(src Source, port string) (*Config, error) {
 		errs = append(errs, seen.add(b.Zones, bindWords(b), b.use("view") != nil)...)
 		c.Blocks = append(c.Blocks, b)
 	}
+	c.Warnings = told(c.Warnings, "warnings")
 	return c, inOrder(errs)
+}
+
+// maxTold is how many errors, and how many warnings, are told of a Corefile: nobody reads on, and each comes with its line.
+const maxTold = 100
+
+// told leaves as many as that, and says how many there were besides.
+func told(all []error, what string) []error {
+	if len(all) <= maxTold {
+		return all
+	}
+	return append(slices.Clip(all[:maxTold]), fmt.Errorf("and %d %s more", len(all)-maxTold, what))
 }
 
 var errEmpty = errors.New("there is no server block: write at least \".:53 {\", directives, and \"}\"")
@@ -85,6 +97,13 @@ func (c *Config) SourceLine(file string, line int) (text string, ok bool) {
 	return strings.TrimSuffix(lines[line-1], "\r"), true
 }
 
+// maxZones and maxUses bound a server block: each directive is for all of its zones, and is compared with those before it. The largest in use have
+// some hundred of either.
+const (
+	maxZones = 10_000
+	maxUses  = 10_000
+)
+
 // block validates one server block.
 func (c *Config) block(sb serverBlock, port string) (*Block, []error) {
 	b := &Block{At: sb.labels[0]}
@@ -96,6 +115,12 @@ func (c *Config) block(sb serverBlock, port string) (*Block, []error) {
 		return b, errs
 	}
 	b.Zones, errs = c.parseLabels(sb.labels, port)
+	if len(b.Zones) > maxZones {
+		return b, append(errs, b.At.Errorf("a server block of more than %d zones: the zones of file, secondary and auto need no label each", maxZones))
+	}
+	if len(sb.lines) > maxUses {
+		return b, append(errs, sb.lines[maxUses].Name.Errorf("more than %d directives in a server block", maxUses))
+	}
 	uses, uerrs := c.uses(b, sb.lines)
 	errs = append(errs, uerrs...)
 	root := ""
@@ -122,17 +147,17 @@ func (c *Config) block(sb serverBlock, port string) (*Block, []error) {
 
 // twice warns of forward lines that are never asked, because one before is for the same zones and passes nothing on.
 func (c *Config) twice(b *Block) {
-	var before []*Use
+	before := map[string]*Use{}
 	for _, u := range b.Uses {
 		o, ok := u.Options.(forward.Options)
 		if !ok {
 			continue
 		}
-		i := slices.IndexFunc(before, func(p *Use) bool { return reflect.DeepEqual(p.Options.(forward.Options).From, o.From) })
-		if i >= 0 {
-			c.warn(u.Input.Name, "forward: this line is never used: the one at line %d is for %s already, and has no next or except", before[i].Input.Name.Line, u.Input.Args[0].Text)
+		from := fmt.Sprint(o.From)
+		if p := before[from]; p != nil {
+			c.warn(u.Input.Name, "forward: this line is never used: the one at line %d is for %s already, and has no next or except", p.Input.Name.Line, u.Input.Args[0].Text)
 		} else if len(o.Except) == 0 && len(o.Next) == 0 && !o.NextOnNoData {
-			before = append(before, u)
+			before[from] = u
 		}
 	}
 }
@@ -238,7 +263,7 @@ func inOrder(errs []error) error {
 		}
 		return la - lb
 	})
-	return errors.Join(flat...)
+	return errors.Join(told(flat, "errors")...)
 }
 
 // hash is the digest of what a Corefile says. Words are quoted, so that no two Corefiles with different words look alike.

@@ -81,7 +81,7 @@ func (d *decoder) guarded(m *manifest, place string, before int, doc []byte) (er
 			return fmt.Errorf("%s: %w", place, inFile(err, before))
 		}
 	}
-	return d.document(m, place, doc, head{})
+	return d.document(m, place, doc, head{}, 0)
 }
 
 // head is what says of a document what it is.
@@ -91,8 +91,9 @@ type head struct {
 	Items      []json.RawMessage `json:"items"`
 }
 
-// document reads one object or list in JSON. as is its kind where it does not say so itself, as within lists of one kind.
-func (d *decoder) document(m *manifest, place string, doc []byte, as head) error {
+// document reads one object or list in JSON. as is its kind where it does not say so itself, as within lists of one kind; depth is how many lists it
+// stands in.
+func (d *decoder) document(m *manifest, place string, doc []byte, as head, depth int) error {
 	switch t := bytes.TrimSpace(doc); {
 	case string(t) == "null":
 		return nil // only comments
@@ -107,16 +108,23 @@ func (d *decoder) document(m *manifest, place string, doc []byte, as head) error
 	if h.Kind == "" || h.APIVersion == "" {
 		return fmt.Errorf("%s: kind or apiVersion is missing", place)
 	}
-	if item, ok := strings.CutSuffix(h.Kind, "List"); ok {
-		return d.list(m, place, h.Items, head{Kind: item, APIVersion: h.APIVersion})
+	if strings.HasSuffix(h.Kind, "List") {
+		return d.list(m, place, h, depth)
 	}
 	return d.object(m, place, doc, h)
 }
 
-func (d *decoder) list(m *manifest, place string, items []json.RawMessage, as head) error {
+// maxLists is how deep lists may stand in lists. What is in one is read again for each that is around it; kubectl nests none.
+const maxLists = 4
+
+func (d *decoder) list(m *manifest, place string, h head, depth int) error {
+	if depth++; depth > maxLists {
+		return fmt.Errorf("%s: lists stand in lists more than %d deep", place, maxLists)
+	}
+	as := head{Kind: strings.TrimSuffix(h.Kind, "List"), APIVersion: h.APIVersion}
 	var errs []error
-	for i, item := range items {
-		if err := d.document(m, fmt.Sprintf("%s: item %d", place, i+1), item, as); err != nil && len(errs) < maxErrors {
+	for i, item := range h.Items {
+		if err := d.document(m, fmt.Sprintf("%s: item %d", place, i+1), item, as, depth); err != nil && len(errs) < maxErrors {
 			errs = append(errs, err)
 		}
 	}

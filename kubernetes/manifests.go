@@ -309,6 +309,9 @@ func (f *manifestFile) read(path string, dec *decoder, all bool) (changed bool, 
 	if !all && f.same(st) {
 		return false, f.err
 	}
+	if err := readable(path, st); err != nil {
+		return f.lost(err)
+	}
 	data, err := os.ReadFile(path)
 	if err != nil {
 		return f.lost(err)
@@ -325,6 +328,21 @@ func (f *manifestFile) read(path string, dec *decoder, all bool) (changed bool, 
 		f.good = good
 	}
 	return true, err
+}
+
+// maxManifest bounds a file of manifests: the objects of 10,000 Services with 100,000 endpoints, as kubectl writes them, are 100 MiB. To read YAML takes
+// twenty times the memory of its text.
+const maxManifest = 256 << 20
+
+// readable says why a file is none that is read.
+func readable(path string, st fs.FileInfo) error {
+	switch {
+	case !st.Mode().IsRegular(): // a pipe would be waited for
+		return &fs.PathError{Op: "read", Path: path, Err: errors.New("it is no regular file")}
+	case st.Size() > maxManifest:
+		return &fs.PathError{Op: "read", Path: path, Err: fmt.Errorf("it is larger than %d MiB", maxManifest>>20)}
+	}
+	return nil
 }
 
 // lost notes that the file cannot be read.

@@ -20,6 +20,9 @@ const (
 	snapshotFormat = 1
 	// maxSnapshot bounds the file. 75,000 endpoints take about 5 MiB; the folder may well be in memory, and counted to the Pod.
 	maxSnapshot = 64 << 20
+	// maxLine bounds a line. The API server takes no object over 1.5 MiB, and what is left of one is less; a line of empty endpoints would take
+	// fifty times its length in memory.
+	maxLine = 2 << 20
 )
 
 // line is one line of a snapshot: one of its fields is set.
@@ -223,12 +226,12 @@ func readSnapshot(file string, of scope) (*snapshotState, error) {
 }
 
 func decodeSnapshot(from io.Reader, of scope) (*snapshotState, error) {
-	in := bufio.NewReaderSize(from, 64<<10)
+	in := bufio.NewReaderSize(from, maxLine)
 	sum := crc32.New(crc32.MakeTable(crc32.Castagnoli))
 	s := &snapshotState{}
 	for first := true; ; first = false {
-		text, err := in.ReadBytes('\n')
-		if err != nil { // every line ends, the last one too
+		text, err := in.ReadSlice('\n')
+		if err != nil { // every line ends, the last one too, and none is longer than an object can be
 			return nil, errSnapshotWhole
 		}
 		var l line

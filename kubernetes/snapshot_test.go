@@ -312,6 +312,16 @@ func TestSnapshotIsBounded(t *testing.T) {
 	if _, err := readSnapshot(file, scope{}); err != errSnapshotSize { //nolint:errorlint // it is that very one
 		t.Errorf("%v", err)
 	}
+	for what, line := range map[string]string{
+		"many endpoints":  `{"EndpointSlice":{"Endpoints":[` + strings.Repeat(`{},`, maxLine/3) + `{}]}}` + "\n",
+		"nested":          `{"EndpointSlice":{"Endpoints":` + strings.Repeat(`[`, maxLine/4) + strings.Repeat(`]`, maxLine/4) + "}}\n",
+		"a line too long": `{"Namespace":{"Name":"` + strings.Repeat("x", maxLine) + `"}}` + "\n",
+		"lines":           strings.Repeat("{}\n", 1<<20),
+	} {
+		if _, err := decodeSnapshot(bytes.NewReader(sealed(t, []byte(line))), scope{}); err != errSnapshotWhole { //nolint:errorlint // it is that very one
+			t.Errorf("%s: %v", what, err)
+		}
+	}
 }
 
 // TestSnapshotIsTheSameState: what is read back makes the entries that it was made of, so that the API server's objects change nothing.

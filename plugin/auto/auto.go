@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/clusterdns/clusterdns/config/directive"
+	"github.com/clusterdns/clusterdns/plugin/internal/match"
 	"github.com/clusterdns/clusterdns/plugin/internal/poll"
 	"github.com/clusterdns/clusterdns/plugin/internal/zone"
 	"github.com/clusterdns/clusterdns/plugin/internal/zones"
@@ -73,7 +74,7 @@ func setDirectory(o *Options, l *directive.Line) error {
 	case 2:
 		return l.Args[1].Errorf("a template of the zone's name must follow %q", l.Args[1].Text)
 	}
-	re, err := regexp.Compile(l.Args[1].Text)
+	re, err := match.Compile(l.Args[1].Text)
 	if err != nil {
 		return l.Args[1].Errorf("%q is not a regular expression: %w", l.Args[1].Text, err)
 	}

@@ -3,10 +3,10 @@ package errors
 import (
 	"log/slog"
 	"math"
-	"regexp"
 	"time"
 
 	"github.com/clusterdns/clusterdns/config/directive"
+	"github.com/clusterdns/clusterdns/plugin/internal/match"
 )
 
 // maxPattern is CoreDNS's limit on the length of an expression.
@@ -57,7 +57,7 @@ func setConsolidate(o *Options, l *directive.Line) error {
 	if len(c.Pattern) > maxPattern {
 		return l.Args[1].Errorf("the expression is %d characters long, more than %d", len(c.Pattern), maxPattern)
 	}
-	if _, err = regexp.Compile(c.Pattern); err != nil {
+	if _, err = match.Compile(c.Pattern); err != nil {
 		return l.Args[1].Errorf("not a regular expression: %w", err)
 	}
 	for i, a := range l.Args[2:] {

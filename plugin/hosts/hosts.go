@@ -57,6 +57,9 @@ func New(o Options, m *Metrics, log *slog.Logger) *Hosts {
 // look reads the file if it is another than before. Without a file the lines of the Corefile stay.
 func (h *Hosts) look() {
 	info, err := os.Stat(h.o.File)
+	if err == nil && !info.Mode().IsRegular() { // a pipe would be waited for
+		err = &os.PathError{Op: "read", Path: h.o.File, Err: errNoFile}
+	}
 	if err != nil {
 		if h.seen != nil || !errors.Is(err, fs.ErrNotExist) || len(h.o.Inline) == 0 {
 			h.log.Warn("the hosts file cannot be read; only the lines of the Corefile are served", "error", err)

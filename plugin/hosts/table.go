@@ -2,6 +2,8 @@ package hosts
 
 import (
 	"bufio"
+	"errors"
+	"fmt"
 	"io"
 	"maps"
 	"net/netip"
@@ -54,9 +56,24 @@ func (t *table) find(n *wire.Name) *entry {
 	return t.below[wire.Canonical(n.Suffix(1))]
 }
 
+// What a file may hold, so that a mistake does not take the memory of a server that answers for others as well. Block lists are the largest files in use: a million
+// names are 30 MB.
+const (
+	maxFile = 128 << 20
+	// maxPerReply is how many addresses of a name, and names of an address, are kept: a reply of 65,535 bytes cannot hold more, as each takes
+	// 12 at least. A block list has all its names at one address.
+	maxPerReply = 65_535 / 12
+)
+
+var (
+	errLarge  = fmt.Errorf("the file is larger than %d MiB", maxFile>>20)
+	errNoFile = errors.New("it is no regular file")
+)
+
 // read adds lines of hosts(5). What is no address, and names that are none or not of the directive's zones, are left out.
 func (t *table) read(from io.Reader, o *Options) error {
-	lines := bufio.NewScanner(from)
+	limited := &io.LimitedReader{R: from, N: maxFile + 1}
+	lines := bufio.NewScanner(limited)
 	for lines.Scan() {
 		text, _, _ := strings.Cut(lines.Text(), "#")
 		fields := strings.Fields(text)
@@ -73,6 +90,9 @@ func (t *table) read(from io.Reader, o *Options) error {
 				t.add(addr, c, o)
 			}
 		}
+	}
+	if limited.N == 0 {
+		return errLarge
 	}
 	return lines.Err()
 }
@@ -92,13 +112,23 @@ func (t *table) add(addr netip.Addr, c wire.Canonical, o *Options) {
 		e = &entry{}
 		in[key] = e
 	}
+	if e.add(addr) && !wild && !o.NoReverse && len(t.names[addr]) < maxPerReply {
+		t.names[addr] = append(t.names[addr], []byte(c))
+	}
+}
+
+// add adds an address and says whether it is new.
+func (e *entry) add(addr netip.Addr) bool {
+	if len(e.v4) >= maxPerReply || len(e.v6) >= maxPerReply {
+		return false
+	}
 	switch {
 	case addr.Is4() && !slices.Contains(e.v4, addr.As4()):
 		e.v4 = append(e.v4, addr.As4())
+		return true
 	case addr.Is6() && !slices.Contains(e.v6, addr.As16()):
 		e.v6 = append(e.v6, addr.As16())
+		return true
 	}
-	if !wild && !o.NoReverse && !slices.ContainsFunc(t.names[addr], func(b []byte) bool { return string(b) == string(c) }) {
-		t.names[addr] = append(t.names[addr], []byte(c))
-	}
+	return false
 }

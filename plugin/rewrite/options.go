@@ -4,11 +4,11 @@ package rewrite
 
 import (
 	"fmt"
-	"regexp"
 	"strconv"
 	"strings"
 
 	"github.com/clusterdns/clusterdns/config/directive"
+	"github.com/clusterdns/clusterdns/plugin/internal/match"
 	"github.com/clusterdns/clusterdns/plugin/internal/records"
 	"github.com/clusterdns/clusterdns/server/wire"
 )
@@ -193,7 +193,7 @@ func normal(s string) string {
 
 // checkPattern says whether from is a regular expression with all groups that to uses.
 func checkPattern(from, to string) error {
-	re, err := regexp.Compile(from)
+	re, err := match.Compile(from)
 	if err != nil {
 		return fmt.Errorf("%q is not a regular expression: %w", from, err)
 	}

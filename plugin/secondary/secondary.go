@@ -256,26 +256,36 @@ func transfer(ctx context.Context, origin wire.Zone, primary netip.AddrPort) (*z
 		conn.Close()
 		return nil, err
 	}
-	var all []server.Record
+	all := zone.NewList()
 	for e := range messages {
-		if e.Error != nil && err == nil {
-			err = e.Error
+		if err != nil {
+			continue // until the other side sees that the connection is closed
 		}
-		for _, rr := range e.RR {
-			rec, rerr := records.From(rr)
-			if rerr != nil && err == nil {
-				err = rerr
-			}
-			all = append(all, rec)
+		if err = take(all, e); err != nil {
+			conn.Close()
 		}
 	}
 	if err != nil {
 		return nil, err
 	}
-	if len(all) < 2 {
+	if len(all.Records()) < 2 {
 		return nil, errCut
 	}
-	return zone.New(origin, all)
+	return zone.New(origin, all.Records())
+}
+
+// take adds the records of one message of a transfer.
+func take(all *zone.List, e *dns.Envelope) error {
+	for _, rr := range e.RR {
+		rec, err := records.From(rr)
+		if err == nil {
+			err = all.Add(rec)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return e.Error
 }
 
 // Answer answers for names in the zones. Until a zone has been transferred its names are SERVFAIL.

@@ -2,11 +2,8 @@
 package template
 
 import (
-	"regexp"
-	"strconv"
-	"text/template"
-
 	"github.com/clusterdns/clusterdns/config/directive"
+	"github.com/clusterdns/clusterdns/plugin/internal/match"
 	"github.com/clusterdns/clusterdns/plugin/internal/records"
 	"github.com/clusterdns/clusterdns/plugin/internal/zones"
 	"github.com/clusterdns/clusterdns/server/wire"
@@ -83,7 +80,7 @@ func Parse(in *directive.Input) (Options, error) {
 
 func setMatch(o *Options, l *directive.Line) error {
 	for _, a := range l.Args {
-		if _, err := regexp.Compile(a.Text); err != nil {
+		if _, err := match.Compile(a.Text); err != nil {
 			return a.Errorf("%q is not a regular expression: %w", a.Text, err)
 		}
 		o.Match = append(o.Match, a.Text)
@@ -119,9 +116,4 @@ func setError(o *Options, l *directive.Line) error {
 		o.ErrorText = l.Args[1].Text
 	}
 	return nil
-}
-
-// compile makes a template with the functions of the documentation.
-func compile(text string) (*template.Template, error) {
-	return template.New("record").Funcs(template.FuncMap{"parseInt": strconv.ParseUint}).Parse(text)
 }

@@ -3,7 +3,7 @@ package template
 import (
 	"fmt"
 	"regexp"
-	"strings"
+	"sync"
 	"text/template"
 	"text/template/parse"
 
@@ -54,7 +54,7 @@ type label struct {
 type part struct {
 	section server.Section
 	text    string
-	tmpl    *template.Template
+	tmpl    *sync.Pool     // of *program
 	fixed   *server.Record // of a template without actions: the record itself
 }
 
@@ -66,12 +66,13 @@ func New(o Options, m *Metrics) (*Template, error) {
 	}
 	for section, texts := range [][]string{o.Answer, o.Authority, o.Additional} {
 		for _, text := range texts {
-			p := part{section: server.Section(section), text: text}
-			var err error
-			if p.tmpl, err = compile(text); err != nil {
+			p := part{section: server.Section(section), text: text, tmpl: &sync.Pool{}}
+			tmpl, err := compile(text)
+			if err != nil {
 				return nil, err
 			}
-			if plain(p.tmpl) {
+			p.tmpl.Put(tmpl)
+			if plain(tmpl.Template) {
 				rr, err := records.Parse(text)
 				if err != nil {
 					return nil, fmt.Errorf("template: %q is not a resource record: %w", text, err)
@@ -237,17 +238,25 @@ func follow(r *server.Reply, q *server.Query, rr *server.Record) server.Verdict 
 	return server.Follow
 }
 
+// maxShown is how much of a text that is no record is told.
+const maxShown = 200
+
 // execute makes the record of a template.
 func (h *Template) execute(p *part, d *data, q *server.Query) (server.Record, error) {
-	var b strings.Builder
-	if err := p.tmpl.Execute(&b, d); err != nil {
+	tmpl, ok := p.tmpl.Get().(*program)
+	if !ok {
+		tmpl, _ = compile(p.text) // it has been compiled before
+	}
+	text, err := tmpl.run(d)
+	p.tmpl.Put(tmpl)
+	if err != nil {
 		h.failed(q, d, p, func(m *Metrics) *prometheus.CounterVec { return m.templates })
 		return server.Record{}, fmt.Errorf("template: %q: %w", p.text, err)
 	}
-	rr, err := records.Parse(b.String())
+	rr, err := records.Parse(text)
 	if err != nil {
 		h.failed(q, d, p, func(m *Metrics) *prometheus.CounterVec { return m.rrs })
-		return rr, fmt.Errorf("template: %q gave %q, which is not a resource record: %w", p.text, b.String(), err)
+		return rr, fmt.Errorf("template: %q gave %q, which is not a resource record: %w", p.text, text[:min(len(text), maxShown)], err)
 	}
 	rr.Section = p.section
 	return rr, nil

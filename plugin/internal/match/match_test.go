@@ -2,6 +2,7 @@ package match
 
 import (
 	"regexp"
+	"strings"
 	"testing"
 )
 
@@ -24,6 +25,24 @@ func TestRequired(t *testing.T) {
 	} {
 		if p := MustCompile(expr); string(p.literal) != want {
 			t.Errorf("%s: %q, want %q", expr, p.literal, want)
+		}
+	}
+}
+
+// TestPrograms has expressions that are short, and programs that are not.
+func TestPrograms(t *testing.T) {
+	t.Parallel()
+	for expr, want := range map[string]string{
+		`^([a-z0-9-]{1,63}\.){1,8}example\.org\.$`:                     "",
+		strings.Repeat(`advertising\.example\.com|`, 700) + "x":        "",
+		strings.Repeat(`(.?){1000}`, 6):                                "more than 20000 steps",
+		strings.Repeat(`.{0,1000}`, 300):                               "more than 20000 steps",
+		`(a{0,100}){0,100}`:                                            "invalid repeat count",
+		strings.Repeat("(", 2000) + "a" + strings.Repeat("){2}", 2000): "invalid repeat count",
+		strings.Repeat(`\pL{1000}`, 50000):                             "too large",
+	} {
+		if _, err := Compile(expr); (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("%.40s: %.200v, want %q", expr, err, want)
 		}
 	}
 }

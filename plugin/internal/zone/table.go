@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"maps"
 	"os"
+	"path/filepath"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -149,12 +150,19 @@ func (l *Loader) look() error {
 	if info.ModTime().Equal(l.seen) && info.Size() == l.size {
 		return nil
 	}
+	if !info.Mode().IsRegular() { // a pipe would be waited for
+		return &os.PathError{Op: "read", Path: l.File, Err: errNoFile}
+	}
 	f, err := os.Open(l.File)
 	if err != nil {
 		return err
 	}
 	defer f.Close()
-	z, err := Parse(f, l.Origin, l.File)
+	file, err := filepath.Abs(l.File) // what it includes is looked for from there
+	if err != nil {
+		return err
+	}
+	z, err := Parse(f, l.Origin, file)
 	if err != nil {
 		return err
 	}

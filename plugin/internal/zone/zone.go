@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"iter"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -60,20 +61,27 @@ var (
 
 // Parse reads a zone in the form of RFC 1035 5. name is that of the file, for messages and for $INCLUDE; with "" that is not allowed.
 func Parse(from io.Reader, origin wire.Zone, name string) (*Zone, error) {
-	p := dns.NewZoneParser(from, origin.String(), name)
+	return parse(from, origin, name, whole())
+}
+
+func parse(from io.Reader, origin wire.Zone, name string, left bounds) (*Zone, error) {
+	files, all := &includes{left}, &List{left: left}
+	p := dns.NewZoneParser(files.meter(from), origin.String(), filepath.ToSlash(name))
 	p.SetIncludeAllowed(name != "")
-	var all []server.Record
+	p.SetIncludeFS(files)
 	for rr, ok := p.Next(); ok; rr, ok = p.Next() {
 		rec, err := records.From(rr)
+		if err == nil {
+			err = all.Add(rec)
+		}
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", strings.ReplaceAll(rr.String(), "\t", " "), err)
 		}
-		all = append(all, rec)
 	}
 	if err := p.Err(); err != nil {
 		return nil, err
 	}
-	return New(origin, all)
+	return New(origin, all.Records())
 }
 
 // New makes a zone of records. Those outside the zone, and those of NSEC3, which is not supported, are left out. The SOA record
@@ -88,12 +96,14 @@ func New(origin wire.Zone, all []server.Record) (*Zone, error) {
 		if !origin.Contains(c) || rr.Type == wire.TypeNSEC3 || rr.Class != wire.ClassIN {
 			continue
 		}
-		z.add(c, rr)
+		if err := z.add(c, rr); err != nil {
+			return nil, fmt.Errorf("%s %s: %w", c, rr.Type, err)
+		}
 	}
 	return z, z.finish()
 }
 
-func (z *Zone) add(c wire.Canonical, rr *server.Record) {
+func (z *Zone) add(c wire.Canonical, rr *server.Record) error {
 	n := z.node(c)
 	t := rr.Type
 	sig := t == wire.TypeRRSIG && len(rr.Data) > 2
@@ -110,11 +120,15 @@ func (z *Zone) add(c wire.Canonical, rr *server.Record) {
 		to = &s.sigs
 	}
 	if slices.ContainsFunc(*to, func(b []byte) bool { return bytes.Equal(b, rr.Data) }) {
-		return
+		return nil
+	}
+	if len(*to) >= maxSet {
+		return errSet
 	}
 	*to = append(*to, rr.Data)
 	s.ttl = min(s.ttl, rr.TTL) // the records of a set have one TTL (RFC 2181 5.2)
 	z.count++
+	return nil
 }
 
 // node finds or makes the node of a name, and those between it and the apex.
