@@ -54,12 +54,18 @@ func New(o Options, m *Metrics, log *slog.Logger) *Hosts {
 	return h
 }
 
+// stat is os.Stat for files to read: a pipe would be waited for.
+func stat(path string) (os.FileInfo, error) {
+	info, err := os.Stat(path)
+	if err == nil && !info.Mode().IsRegular() {
+		err = &os.PathError{Op: "read", Path: path, Err: errNoFile}
+	}
+	return info, err
+}
+
 // look reads the file if it is another than before. Without a file the lines of the Corefile stay.
 func (h *Hosts) look() {
-	info, err := os.Stat(h.o.File)
-	if err == nil && !info.Mode().IsRegular() { // a pipe would be waited for
-		err = &os.PathError{Op: "read", Path: h.o.File, Err: errNoFile}
-	}
+	info, err := stat(h.o.File)
 	if err != nil {
 		if h.seen != nil || !errors.Is(err, fs.ErrNotExist) || len(h.o.Inline) == 0 {
 			h.log.Warn("the hosts file cannot be read; only the lines of the Corefile are served", "error", err)
@@ -77,12 +83,12 @@ func (h *Hosts) look() {
 		return
 	}
 	defer f.Close()
+	h.seen = info // one that is bad is not read again until it changes
 	t := h.inline.clone()
 	if err := t.read(f, &h.o); err != nil {
 		h.log.Warn("the hosts file cannot be read; what was read before is still served", "error", err)
 		return
 	}
-	h.seen = info
 	h.set(t)
 	if h.metrics != nil {
 		h.metrics.reloaded.Set(float64(info.ModTime().UnixNano()) / 1e9)
