@@ -93,7 +93,7 @@ func layered(t *testing.T, upstream string) string {
   10.9.9.9 web-svc.service-lab.svc.cluster.local
   fallthrough
  }
- file zone.example.db zone.example.org
+ file `+filepath.Join(filepath.Dir(file), "zone.example.db")+` zone.example.org
 `, 1)
 	zone := "$ORIGIN zone.example.org.\n@ 60 IN SOA ns hostmaster 1 60 60 60 60\n@ 60 IN NS ns\nns 60 IN A 192.0.2.8\nwww 60 IN A 192.0.2.10\n"
 	for name, text := range map[string]string{file: text, filepath.Join(filepath.Dir(file), "zone.example.db"): zone} {
