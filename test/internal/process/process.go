@@ -15,11 +15,11 @@ import (
 // patience bounds every wait for something to be said, on a loaded machine and under the race detector.
 const patience = 30 * time.Second
 
-// Build compiles the program into a folder of the test and gives its path.
-func Build(tb testing.TB) string {
+// Build compiles the program into a folder of the test, with options of go build, and gives its path.
+func Build(tb testing.TB, options ...string) string {
 	tb.Helper()
 	bin := filepath.Join(tb.TempDir(), "clusterdns")
-	if out, err := exec.Command("go", "build", "-o", bin, "github.com/clusterdns/clusterdns/cmd/clusterdns").CombinedOutput(); err != nil {
+	if out, err := exec.Command("go", append(append([]string{"build", "-o", bin}, options...), "github.com/clusterdns/clusterdns/cmd/clusterdns")...).CombinedOutput(); err != nil {
 		tb.Fatalf("%v\n%s", err, out)
 	}
 	return bin
