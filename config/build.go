@@ -212,8 +212,33 @@ func build(shared *Shared, c *Config, prev *generation) (*generation, error) {
 	if err := inOrder(errs); err != nil {
 		return nil, err
 	}
+	g.reserve()
 	g.served = g.listeners()
 	return g, nil
+}
+
+// reserve keeps server blocks from speaking of names that another block, for a zone within or around theirs, does not let every client ask for.
+func (g *generation) reserve() {
+	var beside []*site
+	for _, s := range g.sites {
+		if !s.options.Reserved && slices.ContainsFunc(g.sites, func(o *site) bool { return o.options.Reserved && s.block.overlaps(o.block) }) {
+			beside = append(beside, s)
+		}
+	}
+	for _, s := range beside {
+		s.options.Reserved = true
+	}
+}
+
+// overlaps says whether a zone of one block is within one of the other, on whichever port and transport.
+func (b *Block) overlaps(o *Block) bool {
+	return slices.ContainsFunc(b.Zones, func(z Zone) bool {
+		x := wire.NewZone(wire.MustCanonical(z.Name))
+		return slices.ContainsFunc(o.Zones, func(z Zone) bool {
+			y := wire.NewZone(wire.MustCanonical(z.Name))
+			return x.Contains(y.Name()) || y.Contains(x.Name())
+		})
+	})
 }
 
 func (g *generation) site(b *Block) (*site, error) {

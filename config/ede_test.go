@@ -83,6 +83,26 @@ func TestReasons(t *testing.T) {
 	}
 }
 
+// TestReasonsBesideLimits: a block without limits of its own does not speak of what another keeps clients from.
+func TestReasonsBesideLimits(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "cluster.yaml")
+	if err := os.WriteFile(file, []byte(twoNamespaces), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	cluster := " kubernetes cluster.local {\n  manifests \"" + file + "\"\n }\n}\n"
+	for zone, want := range map[string]string{
+		"staging.svc.cluster.local:53": "no service db in prod",
+		"cluster.local:5353":           "no service db in prod",
+		"example.org:53":               "no service db in prod; there is one in staging",
+	} {
+		_, reasons := asked(t, "cluster.local:53 {\n"+cluster+zone+" {\n acl {\n  block net 192.0.2.0/24\n }\n"+cluster, "db.prod.svc.cluster.local.")
+		if len(reasons) != 1 || reasons[0].ExtraText != want {
+			t.Errorf("beside %s: %v, want %q", zone, reasons, want)
+		}
+	}
+}
+
 // TestFailureReasons: SERVFAIL says what failed.
 func TestFailureReasons(t *testing.T) {
 	t.Parallel()

@@ -22,6 +22,7 @@ func cluster(t *testing.T) string {
 		known := map[string]string{"web.prod.svc.cluster.local.": "10.96.0.1", "api.example.com.": "192.0.2.1"}
 		m := new(dns.Msg)
 		m.SetReply(q)
+		m.Authoritative = true
 		name := strings.ToLower(q.Question[0].Name)
 		switch addr, ok := known[name]; {
 		case !ok:

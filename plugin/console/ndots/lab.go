@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/miekg/dns"
@@ -55,8 +56,9 @@ func (l *Lab) Lookup(ctx context.Context, name string) Lookup {
 	for i := 0; i < len(candidates) && ctx.Err() == nil; {
 		pair := [2]Query{{Name: candidates[i], Type: "A"}, {Name: candidates[i], Type: "AAAA"}}
 		var wg sync.WaitGroup
+		bursts := make([]atomic.Int64, l.Rules.Attempts)
 		for k := range pair {
-			wg.Go(func() { l.ask(ctx, &pair[k], begin) })
+			wg.Go(func() { l.ask(ctx, &pair[k], begin, bursts) })
 		}
 		wg.Wait()
 		out.Queries = append(out.Queries, pair[:]...)
@@ -78,34 +80,48 @@ func (l *Lab) Lookup(ctx context.Context, name string) Lookup {
 	return out
 }
 
-// ask sends one question, as often as the rules say.
-func (l *Lab) ask(ctx context.Context, q *Query, begin time.Time) {
+// ask sends one question, as often as the rules say. bursts count, by attempt, what both questions for a candidate sent again at once.
+func (l *Lab) ask(ctx context.Context, q *Query, begin time.Time, bursts []atomic.Int64) {
 	q.Start = time.Since(begin)
 	q.Upstream = !l.inCluster(q.Name)
 	q.outcome, q.RCode = Silent, "TIMEOUT"
 	start := time.Now()
-	for range l.Rules.Attempts {
-		q.Attempts++
-		reply, size := l.exchange(ctx, q)
-		q.Bytes += size
-		if reply == nil {
-			if ctx.Err() != nil {
-				break
-			}
-			continue
+	for i := 0; i < l.Rules.Attempts && ctx.Err() == nil; i++ {
+		end := time.Now().Add(l.Rules.Timeout)
+		replied := l.attempt(ctx, q)
+		for replied && q.outcome == Failed && bursts[i].Add(1) <= int64(l.Rules.Burst) {
+			replied = l.attempt(ctx, q)
 		}
-		q.RCode, q.outcome = dns.RcodeToString[reply.Rcode], outcome(reply)
-		if q.outcome != Failed {
+		if replied && !slices.Contains(l.Rules.Again, q.outcome) {
 			break
+		}
+		if replied && l.Rules.Burst > 0 {
+			pause(ctx, time.Until(end))
 		}
 	}
 	if q.Upstream && l.Delay > 0 {
-		select {
-		case <-time.After(l.Delay):
-		case <-ctx.Done():
-		}
+		pause(ctx, l.Delay)
 	}
 	q.Took = time.Since(start)
+}
+
+// attempt sends a question once, and says whether there was a reply.
+func (l *Lab) attempt(ctx context.Context, q *Query) bool {
+	q.Attempts++
+	reply, size := l.exchange(ctx, q)
+	q.Bytes += size
+	if reply == nil {
+		return false
+	}
+	q.RCode, q.outcome = dns.RcodeToString[reply.Rcode], outcome(reply)
+	return true
+}
+
+func pause(ctx context.Context, d time.Duration) {
+	select {
+	case <-time.After(d):
+	case <-ctx.Done():
+	}
 }
 
 // exchange asks over UDP, and over TCP after a truncated reply.

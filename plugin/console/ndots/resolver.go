@@ -32,6 +32,11 @@ type Rules struct {
 	// Timeout is how long one attempt waits, Attempts how many there are for each candidate.
 	Timeout  time.Duration
 	Attempts int
+	// Again are the outcomes of a reply, besides none at all, after which there is a further attempt.
+	Again []Outcome
+	// Burst is how many questions for a candidate are sent again at once, in each attempt, when the reply is SERVFAIL. With it such a reply is none: the attempt lasts
+	// for its whole Timeout. 0 for resolvers that take SERVFAIL for an answer.
+	Burst int
 	// About says in one line what is special, for -h and reports.
 	About string
 }
@@ -40,15 +45,15 @@ type Rules struct {
 func Resolvers() []Rules {
 	return []Rules{
 		{
-			Name: "glibc", SearchAfter: true, Skips: []Outcome{Lame, Silent}, Timeout: 5 * time.Second, Attempts: 2,
+			Name: "glibc", SearchAfter: true, Skips: []Outcome{Lame, Silent}, Timeout: 5 * time.Second, Attempts: 2, Again: []Outcome{Failed, Lame},
 			About: "A and AAAA at once from one socket; goes on after NODATA and SERVFAIL, silence ends the search list",
 		},
 		{
-			Name: "musl", Stops: []Outcome{NoData, Lame, Failed, Silent}, Timeout: 2500 * time.Millisecond, Attempts: 2,
-			About: "A and AAAA at once; stops at NODATA and SERVFAIL; never searches a name with enough dots",
+			Name: "musl", Stops: []Outcome{NoData, Lame, Failed, Silent}, Timeout: 2500 * time.Millisecond, Attempts: 2, Again: []Outcome{Failed}, Burst: 4,
+			About: "A and AAAA at once; stops at NODATA, and at SERVFAIL after 5 s of asking again; never searches a name with enough dots",
 		},
 		{
-			Name: "go", SearchAfter: true, Timeout: 5 * time.Second, Attempts: 2,
+			Name: "go", SearchAfter: true, Timeout: 5 * time.Second, Attempts: 2, Again: []Outcome{Failed, Lame},
 			About: "A and AAAA at once from two sockets; goes on after NODATA and SERVFAIL",
 		},
 	}
