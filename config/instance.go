@@ -24,17 +24,22 @@ type Instance struct {
 	port   string
 	ctx    context.Context // the parts of all configurations end with it
 	cancel context.CancelFunc
-	mu     sync.Mutex // held while a configuration is taken into use
-	gen    *generation
-	served atomic.Pointer[[]server.Listener] // by gen
-	path   string                            // of the Corefile, "" if it cannot be read again
-	failed string                            // hash of a configuration that could not be taken into use, "" for none
-	tried  string                            // hash of the configuration that was tried last without success
-	said   string                            // the last error that was logged
-	kick   chan struct{}
-	left   sync.WaitGroup // what still ends in the background
-	logged chan struct{}  // closed when the log has been written
-	unlog  context.CancelFunc
+	// reading is held while the Corefile is read again and for what follows from that. It is taken before mu, and Stop does without: a Corefile, and
+	// what it names, may take long to read.
+	reading sync.Mutex
+	path    string // of the Corefile, "" if it cannot be read again
+	failed  string // hash of a configuration that could not be taken into use, "" for none
+	tried   string // hash of the configuration that was tried last without success
+	said    string // the last error that was logged
+
+	mu      sync.Mutex  // held while a configuration is taken into use
+	gen     *generation // changed with both locks held
+	stopped bool
+	served  atomic.Pointer[[]server.Listener] // by gen
+	kick    chan struct{}
+	left    sync.WaitGroup // what still ends in the background
+	logged  chan struct{}  // closed when the log has been written
+	unlog   context.CancelFunc
 }
 
 // NewInstance makes a server that serves nothing yet. port is that of labels that name none.
@@ -76,8 +81,8 @@ func (i *Instance) Start(ctx context.Context, src Source) error {
 	if err != nil {
 		return err
 	}
-	i.mu.Lock()
-	defer i.mu.Unlock()
+	i.reading.Lock()
+	defer i.reading.Unlock()
 	i.path = src.Path
 	return i.apply(ctx, c)
 }
@@ -99,11 +104,16 @@ func (i *Instance) warn(c *Config) {
 	}
 }
 
-// apply takes a configuration into use, or changes nothing. i.mu is held.
+// apply takes a configuration into use, or changes nothing. i.reading is held.
 func (i *Instance) apply(ctx context.Context, c *Config) error {
 	g, err := build(i.shared, c, i.gen)
 	if err != nil {
 		return err
+	}
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if i.stopped {
+		return errStopped
 	}
 	if err := i.shared.admin.Apply(g.routes); err != nil {
 		return g.placed(err)
@@ -157,6 +167,8 @@ func (i *Instance) unready(names []string) error {
 	return nil
 }
 
+var errStopped = errors.New("the server has been stopped")
+
 // errUnready is a fault that may heal while the Corefile stays as it is.
 var errUnready = errors.New("no data could be read in time")
 
@@ -188,14 +200,14 @@ func (i *Instance) retire(old, next *generation) {
 // Reload reads the Corefile again and takes it into use even if it has not changed. With an error the old configuration serves on; it has been counted
 // and logged.
 func (i *Instance) Reload(ctx context.Context) error {
-	i.mu.Lock()
-	defer i.mu.Unlock()
+	i.reading.Lock()
+	defer i.reading.Unlock()
 	return i.reread(ctx, true)
 }
 
 var errNoPath = errors.New("the Corefile came from standard input and cannot be read again")
 
-// reread reads the Corefile again. Unless forced, it does nothing if that says what it said before. i.mu is held.
+// reread reads the Corefile again. Unless forced, it does nothing if that says what it said before. i.reading is held.
 func (i *Instance) reread(ctx context.Context, force bool) error {
 	c, err := i.parseAgain()
 	if !force {
@@ -213,8 +225,8 @@ func (i *Instance) reread(ctx context.Context, force bool) error {
 			return nil
 		}
 	}
-	if ctx.Err() != nil {
-		return ctx.Err() // the process ends: that is no fault of the Corefile
+	if ctx.Err() != nil || errors.Is(err, errStopped) {
+		return err // the process ends: that is no fault of the Corefile
 	}
 	if said := err.Error(); force || said != i.said {
 		i.said = said
@@ -254,7 +266,7 @@ func errorText(err error) string {
 	return err.Error()
 }
 
-// change takes a changed configuration into use. i.mu is held.
+// change takes a changed configuration into use. i.reading is held.
 func (i *Instance) change(ctx context.Context, c *Config) error {
 	log := i.shared.Logger("reload")
 	if c.Hash != i.tried { // not again for what is only tried again
@@ -328,6 +340,7 @@ func (i *Instance) Stop(ctx context.Context) error {
 	i.shared.ready.Stop()
 	i.mu.Lock()
 	defer i.mu.Unlock()
+	i.stopped = true
 	if i.gen != nil {
 		i.lameduck(ctx)
 	}

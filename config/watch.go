@@ -55,19 +55,19 @@ func (i *Instance) follow(ctx context.Context, fs *fsnotify.Watcher) {
 			i.shared.Logger("reload").Debug(fmt.Sprintf("watching files: %v", err))
 		case <-poll:
 		}
-		i.mu.Lock()
+		i.reading.Lock()
 		if o != nil && fs.Events != nil {
 			i.watch(fs, i.gen.config) // folders that were not there may be now
 		}
 		i.look(ctx, o)
-		i.mu.Unlock()
+		i.reading.Unlock()
 	}
 }
 
 // attend begins to watch by the configuration in use, and gives its reload directive, or nil.
 func (i *Instance) attend(ctx context.Context, fs *fsnotify.Watcher) *reloadOptions {
-	i.mu.Lock()
-	defer i.mu.Unlock()
+	i.reading.Lock()
+	defer i.reading.Unlock()
 	if i.gen == nil || i.path == "" || i.gen.reload == nil {
 		return nil
 	}
@@ -79,7 +79,7 @@ func (i *Instance) attend(ctx context.Context, fs *fsnotify.Watcher) *reloadOpti
 	return o
 }
 
-// look reads the Corefile again if there is a reload directive. i.mu is held.
+// look reads the Corefile again if there is a reload directive. i.reading is held.
 func (i *Instance) look(ctx context.Context, o *reloadOptions) {
 	if o != nil && ctx.Err() == nil {
 		_ = i.reread(ctx, false) // it has been counted and logged

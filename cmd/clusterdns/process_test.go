@@ -356,6 +356,47 @@ func TestLameduck(t *testing.T) {
 	p.wait()
 }
 
+// TestStopWhileReading tells a server to stop while it reads a Corefile that does not come to an end: at the start, and when it is read again.
+func TestStopWhileReading(t *testing.T) {
+	t.Parallel()
+	dir, path := corefile(t, whoami)
+	pipe := filepath.Join(dir, "pipe")
+	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	// reading returns once the server has opened the pipe. Nothing is written to it.
+	reading := func() {
+		t.Helper()
+		w, err := os.OpenFile(pipe, os.O_WRONLY, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { w.Close() })
+	}
+	first := start(t, dir, "", "-p", "0", "-conf", pipe)
+	reading()
+	first.signal(syscall.SIGTERM)
+	if status := first.wait(); status != 0 || first.output() != "" {
+		t.Errorf("at the start: status %d, output %q", status, first.output())
+	}
+
+	second := start(t, dir, "", "-p", "0")
+	addr := second.addr()
+	if err := os.Rename(pipe, path); err != nil {
+		t.Fatal(err)
+	}
+	pipe = path
+	second.signal(syscall.SIGUSR1)
+	reading()
+	if rcode, _, err := ask(addr, "example.org."); rcode != dns.RcodeSuccess || err != nil {
+		t.Errorf("meanwhile: rcode %d, %v", rcode, err)
+	}
+	second.signal(syscall.SIGTERM)
+	if status := second.wait(); status != 0 || strings.Contains(second.output(), "[ERROR]") {
+		t.Errorf("while it reads again: status %d, output %q", status, second.output())
+	}
+}
+
 // background asks all the time over a few sockets until stopped, and gives how many questions were not answered.
 func background(t *testing.T, addr string) (stop func() (asked, lost int)) {
 	t.Helper()

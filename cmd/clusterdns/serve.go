@@ -13,6 +13,7 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
+	"time"
 
 	"github.com/clusterdns/clusterdns/cmd/clusterdns/dump"
 	"github.com/clusterdns/clusterdns/cmd/clusterdns/explain"
@@ -105,19 +106,15 @@ func serve(env environment, args []string) int {
 		}
 		return exitOK
 	}
-	src, err := loadCorefile(env, f.conf)
-	if err != nil {
-		return fail(env, err)
-	}
 	signals := make(chan os.Signal, 8)
 	signal.Notify(signals, append(reloadSignals(), os.Interrupt, syscall.SIGTERM)...)
 	signal.Ignore(syscall.SIGHUP) // it comes when a terminal closes, whatever the user meant
 	defer signal.Stop(signals)
-	return live(env, f, src, signals)
+	return live(env, f, signals)
 }
 
 // live starts the server, follows signals, and stops it.
-func live(env environment, f *flags, src config.Source, signals <-chan os.Signal) int {
+func live(env environment, f *flags, signals <-chan os.Signal) int {
 	limit := limitOwnMemory()
 	shared := config.NewShared(env.stdout, build())
 	shared.Explain, shared.Dump = explain.Served, dump.Served
@@ -127,8 +124,21 @@ func live(env environment, f *flags, src config.Source, signals <-chan os.Signal
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	started := make(chan error, 1)
-	go func() { started <- instance.Start(ctx, src) }()
-	if code, ended := await(env, started, signals, cancel); ended {
+	go func() {
+		src, err := loadCorefile(env, f.conf)
+		if err == nil {
+			err = instance.Start(ctx, src)
+		}
+		started <- err
+	}()
+	switch err := await(started, signals, cancel); {
+	case errors.Is(err, errBusy):
+		return exitOK
+	case errors.Is(err, errInterrupted):
+		_ = stop(instance, signals)
+		return exitOK
+	case err != nil:
+		code := fail(env, err)
 		_ = stop(instance, signals)
 		return code
 	}
@@ -159,25 +169,37 @@ func live(env environment, f *flags, src config.Source, signals <-chan os.Signal
 	return code
 }
 
-// await waits until the server serves, and says how to exit if it does not.
-func await(env environment, started <-chan error, signals <-chan os.Signal, cancel func()) (code int, ended bool) {
-	stopping := false
+// abandoned is how long a start that was interrupted is waited for. Reading a Corefile cannot be interrupted: one that is large, full of regular
+// expressions, or a pipe into which nobody writes takes its time. Nothing is served by then, so there is nothing to bring to an end.
+const abandoned = time.Second
+
+// Why a server does not serve although nothing is wrong.
+var (
+	errInterrupted = errors.New("interrupted")
+	errBusy        = errors.New("interrupted, and still busy with the start")
+)
+
+// await waits until the server serves, or gives why it does not.
+func await(started <-chan error, signals <-chan os.Signal, cancel func()) error {
+	var late <-chan time.Time
 	for {
 		select {
 		case err := <-started:
-			switch {
-			case err == nil && !stopping:
-				return exitOK, false
-			case err == nil || stopping:
-				return exitOK, true
+			if late != nil {
+				return errInterrupted
 			}
-			return fail(env, err), true
+			return err
+		case <-late:
+			return errBusy
 		case s := <-signals:
-			if isReload(s) {
-				continue // it is reading the Corefile at this moment
+			switch {
+			case isReload(s): // it is reading the Corefile at this moment
+			case late != nil:
+				return errBusy
+			default:
+				late = time.After(abandoned)
+				cancel()
 			}
-			stopping = true
-			cancel()
 		}
 	}
 }
