@@ -4,10 +4,14 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"net"
 	"os"
+	"runtime"
+	"syscall"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -18,12 +22,16 @@ func internal(what, addr string) error {
 	if what == "internal-reader" {
 		return readLines()
 	}
-	conn, err := net.ListenPacket("udp", addr)
-	if err != nil {
-		return err
+	lc := net.ListenConfig{Control: sharePort}
+	conns := make([]*net.UDPConn, runtime.GOMAXPROCS(0)) // one for each core
+	for i := range conns {
+		conn, err := lc.ListenPacket(context.Background(), "udp", addr)
+		if err != nil {
+			return err
+		}
+		conns[i] = conn.(*net.UDPConn)
+		_ = conns[i].SetReadBuffer(4 << 20)
 	}
-	udp := conn.(*net.UDPConn)
-	_ = udp.SetReadBuffer(4 << 20)
 	switch what {
 	case "internal-echo":
 		ln, err := net.Listen("tcp", addr)
@@ -31,12 +39,16 @@ func internal(what, addr string) error {
 			return err
 		}
 		go streams(ln)
-		return datagrams(udp, func(msg []byte, n int) int {
+		back := func(msg []byte, n int) int {
 			msg[2] |= 0x80
 			return n
-		})
+		}
+		for _, c := range conns[1:] {
+			go func() { _ = datagrams(c, back) }() // it ends with the process
+		}
+		return datagrams(conns[0], back)
 	case "internal-upstream":
-		return datagrams(udp, answer)
+		return datagrams(conns[0], answer)
 	}
 	return fmt.Errorf("unknown command %s", what)
 }
@@ -64,6 +76,12 @@ func readLines() error {
 			return err
 		}
 	}
+}
+
+// sharePort lets several sockets have one port.
+func sharePort(_, _ string, c syscall.RawConn) error {
+	var err error
+	return errors.Join(c.Control(func(fd uintptr) { err = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_REUSEPORT, 1) }), err)
 }
 
 // streams echoes what comes over TCP: all messages that one read brings go back in one write.

@@ -31,12 +31,19 @@ func run(ctx context.Context, o *options, w workload, port string, pid int, firs
 	if r.p50, r.p99, err = latency(ctx, w, port, o.rate, o.rate/2); err != nil {
 		return result{}, err
 	}
+	s, err := cost(ctx, o, w, port, pid, perfArgs{cpus: loadCore, clients: 8, queue: 200})
+	s.p50, s.p99 = r.p50, r.p99
+	return s, err
+}
+
+// cost measures what queries cost a server.
+func cost(ctx context.Context, o *options, w workload, port string, pid int, a perfArgs) (r result, err error) {
 	u0, s0, err := cpuTime(pid)
 	if err != nil {
 		return result{}, err
 	}
 	var out perf
-	if err := dnsperf(ctx, w, port, o.seconds, &out); err != nil {
+	if err := dnsperf(ctx, w, port, a, o.seconds, &out); err != nil {
 		return result{}, err
 	}
 	u1, s1, err := cpuTime(pid)
@@ -52,17 +59,26 @@ type perf struct{ sent, completed, lost, qps float64 }
 
 var perfLine = regexp.MustCompile(`(?m)^\s+Queries (sent|completed|lost|per second):\s+([0-9.]+)`)
 
+// perfArgs say how dnsperf asks.
+type perfArgs struct {
+	cpus           string // that it runs on
+	clients, queue int    // sockets, and queries that wait for a reply at most
+	rate           int    // queries a second; 0 for as many as are answered
+}
+
 // dnsperf runs the load for some seconds and reads its report.
-func dnsperf(ctx context.Context, w workload, port string, seconds int, into *perf) error {
-	clients, queue := "8", "200"
-	args := []string{"-c", loadCore, "dnsperf", "-s", "127.0.0.1", "-p", port, "-d", w.file, "-l", strconv.Itoa(seconds), "-t", "2"}
+func dnsperf(ctx context.Context, w workload, port string, a perfArgs, seconds int, into *perf) error {
+	args := []string{"-c", a.cpus, "dnsperf", "-s", "127.0.0.1", "-p", port, "-d", w.file, "-l", strconv.Itoa(seconds), "-t", "2"}
 	if w.tcp {
 		args = append(args, "-m", "tcp")
 		if !w.pipelined {
-			clients, queue = "32", "32"
+			a.clients, a.queue = 32, 32
 		}
 	}
-	out, err := exec.CommandContext(ctx, "taskset", append(args, "-c", clients, "-q", queue)...).Output()
+	if a.rate > 0 {
+		args = append(args, "-Q", strconv.Itoa(a.rate))
+	}
+	out, err := exec.CommandContext(ctx, "taskset", append(args, "-c", strconv.Itoa(a.clients), "-q", strconv.Itoa(a.queue))...).Output()
 	if err != nil {
 		return fmt.Errorf("dnsperf: %w", err)
 	}

@@ -38,6 +38,7 @@ type options struct {
 	only     *regexp.Regexp
 	servers  []string
 	log      bool
+	cores    []int
 	markdown bool
 	into     string
 	started  time.Time
@@ -57,6 +58,7 @@ func main() {
 	flag.IntVar(&o.services, "services", 8000, "Services in the generated cluster")
 	flag.IntVar(&o.rate, "rate", 5000, "queries a second at which latency is measured")
 	flag.BoolVar(&o.log, "log", false, "add clusterdns with the directive log, its lines read from a pipe by another process, and compare it with clusterdns without")
+	flag.Func("cores", "`LIST` of numbers of cores, such as 1,2: add a table of what a query costs clusterdns on so many", o.setCores)
 	flag.BoolVar(&o.markdown, "markdown", false, "print the tables as Markdown")
 	flag.StringVar(&o.into, "o", "", "write into `FILE`, between its lines "+beginMark+" and "+endMark+" if it has them")
 	run := flag.String("run", ".", "run the workloads whose name matches this expression")
@@ -107,7 +109,7 @@ func bench(ctx context.Context, o *options) error {
 		return err
 	}
 	defer stopAll(r.servers)
-	if err := startAll(ctx, o, dir, r.servers); err != nil {
+	if r.upstream, err = startAll(ctx, o, dir, r.servers); err != nil {
 		return err
 	}
 	for round := range o.rounds {
@@ -122,6 +124,9 @@ func bench(ctx context.Context, o *options) error {
 		if r.lines, err = r.linesWritten(); err != nil {
 			return err
 		}
+	}
+	if err := r.onCores(ctx, dir); err != nil {
+		return err
 	}
 	o.progress("start with an API server")
 	r.apiStart = apiStart(ctx)

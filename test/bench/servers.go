@@ -41,6 +41,7 @@ type subject struct {
 	log     bool         // it logs every query
 	reader  *exec.Cmd    // who reads that
 	read    bytes.Buffer // and says how much it was
+	cores   int          // that it runs on; 0 for one
 	port    string
 	cmd     *exec.Cmd
 	took    time.Duration // from its start to its first answer
@@ -128,23 +129,23 @@ func prepare(ctx context.Context, dir string, o *options) ([]*subject, error) {
 	return out, nil
 }
 
-// startAll starts the upstream that all share, and the servers, one after the other.
-func startAll(ctx context.Context, o *options, dir string, servers []*subject) error {
+// startAll starts the upstream that all share, and the servers, one after the other. It gives the upstream's port.
+func startAll(ctx context.Context, o *options, dir string, servers []*subject) (upstream string, err error) {
 	self, err := os.Executable()
 	if err != nil {
-		return err
+		return "", err
 	}
-	upstream := freePort()
-	if _, err := start(ctx, "", loadCore, nil, self, "internal-upstream", "127.0.0.1:"+upstream); err != nil {
-		return err
+	upstream = freePort()
+	if _, err := start(ctx, "", loadCore, 1, nil, self, "internal-upstream", "127.0.0.1:"+upstream); err != nil {
+		return "", err
 	}
 	for _, s := range servers {
 		if err := s.start(ctx, o, dir, upstream); err != nil {
-			return fmt.Errorf("%s: %w", s.name, err)
+			return "", fmt.Errorf("%s: %w", s.name, err)
 		}
 		o.progress("%s answers after %s", s.name, s.took.Round(time.Millisecond))
 	}
-	return nil
+	return upstream, nil
 }
 
 // start writes the server's files, starts it, and waits for its first answer.
@@ -178,7 +179,7 @@ func (s *subject) start(ctx context.Context, o *options, dir, upstream string) e
 	}
 	begin := time.Now()
 	var err error
-	if s.cmd, err = start(ctx, own, serverCore, lines, args...); err != nil {
+	if s.cmd, err = start(ctx, own, s.cpus(), max(1, s.cores), lines, args...); err != nil {
 		return err
 	}
 	if err := awaitAnswer(ctx, "127.0.0.1:"+s.port); err != nil {
@@ -252,12 +253,12 @@ func stopAll(servers []*subject) {
 	}
 }
 
-// start runs a command on one core; what it says on standard error is kept for an error message, and what on standard output goes to a file, if
+// start runs a command on some cores; what it says on standard error is kept for an error message, and what on standard output goes to a file, if
 // there is one.
-func start(ctx context.Context, dir, core string, stdout *os.File, command ...string) (*exec.Cmd, error) {
-	cmd := exec.CommandContext(ctx, "taskset", append([]string{"-c", core}, command...)...)
+func start(ctx context.Context, dir, cpus string, threads int, stdout *os.File, command ...string) (*exec.Cmd, error) {
+	cmd := exec.CommandContext(ctx, "taskset", append([]string{"-c", cpus}, command...)...)
 	cmd.Dir = dir
-	cmd.Env = append(os.Environ(), "GOMAXPROCS=1")
+	cmd.Env = append(os.Environ(), "GOMAXPROCS="+strconv.Itoa(threads))
 	cmd.Stderr = new(bytes.Buffer)
 	if stdout != nil {
 		cmd.Stdout = stdout

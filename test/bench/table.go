@@ -25,6 +25,8 @@ type report struct {
 	results  map[string]map[string][]result // by workload and server
 	resident []float64                      // by server, in MB
 	apiStart string
+	upstream string // its port
+	scaling  []scaled
 	lines    string // what became of the lines of the log
 	before   string // load average
 }
@@ -100,6 +102,9 @@ func (r *report) tables() []table {
 	out := []table{{columns, r.rows()}, {startColumns, r.starts()}}
 	if r.options.log {
 		out = append(out, table{loggingColumns, r.logging()})
+	}
+	if len(r.scaling) > 0 {
+		out = append(out, table{coresColumns, r.coresRows()})
 	}
 	return out
 }
