@@ -1,7 +1,7 @@
 # Short names for what CONTRIBUTING.md describes; nothing here does more than its one command.
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 
-.PHONY: build test race lint ci demo e2e screenshots fuzz vuln soak steady
+.PHONY: build test race lint ci demo e2e screenshots fuzz vuln soak steady freshness
 
 build: ## the binary, static, as it is in the image
 	CGO_ENABLED=0 go build -trimpath -ldflags "-s -w -X main.version=$(VERSION)" -o bin/clusterdns ./cmd/clusterdns
@@ -32,6 +32,9 @@ vuln: ## known vulnerabilities in what the binary calls
 
 soak: ## an hour of load, churn, reloads and malformed packets
 	go test -count=1 -v -timeout 2h ./test/soak -minutes 60 -rate 10000
+
+freshness: ## from a change in the API to the answer under load, and what changes do to queries; for a quiet machine
+	go test -count=1 -v -timeout 30m ./test/freshness -changes 2000 -seconds 60 -rate 10000 -judge
 
 steady: ## 20,000 queries a second through reloads, a bad Corefile, an API restart, a stop, and the replacement of replicas: nothing is lost
 	STEADY_RATE=20000 go test -count=1 -v ./test/steady

@@ -112,7 +112,17 @@ func bench(ctx context.Context, o *options) error {
 	if r.upstream, err = startAll(ctx, o, dir, r.servers); err != nil {
 		return err
 	}
-	for round := range o.rounds {
+	if err := r.measure(ctx, dir); err != nil {
+		return err
+	}
+	o.progress("start with an API server")
+	r.apiStart = apiStart(ctx)
+	return r.write()
+}
+
+// measure runs everything that needs the servers.
+func (r *report) measure(ctx context.Context, dir string) (err error) {
+	for round := range r.options.rounds {
 		if err := r.round(ctx, round); err != nil {
 			return err
 		}
@@ -120,17 +130,12 @@ func bench(ctx context.Context, o *options) error {
 	for _, s := range r.servers {
 		r.resident = append(r.resident, residentMemory(s.cmd.Process.Pid))
 	}
-	if o.log {
+	if r.options.log {
 		if r.lines, err = r.linesWritten(); err != nil {
 			return err
 		}
 	}
-	if err := r.onCores(ctx, dir); err != nil {
-		return err
-	}
-	o.progress("start with an API server")
-	r.apiStart = apiStart(ctx)
-	return r.write()
+	return r.onCores(ctx, dir)
 }
 
 // round runs every workload once against each server, one server right after the other, so that they find the machine in the same state.

@@ -17,6 +17,36 @@ skip() {
   exit 0
 }
 
+# judge prints what is worse in the second file than in the first, a line each.
+judge() {
+  awk -v limit=$limit '
+    /^Benchmark/ {
+      side = FILENAME == ARGV[1] ? "old" : "new"
+      for (i = 3; i < NF; i += 2) {
+        key = side SUBSEP $1 SUBSEP $(i + 1)
+        if (!(key in least) || $i + 0 < least[key]) least[key] = $i + 0
+      }
+      names[$1]
+    }
+    END {
+      for (n in names) {
+        if (!(("old", n, "ns/op") in least) || !(("new", n, "ns/op") in least)) continue
+        a = least["old", n, "allocs/op"]; b = least["new", n, "allocs/op"]
+        if (b > a) printf "%s allocates %d times a query, %d before\n", n, b, a
+        a = least["old", n, "ns/op"]; b = least["new", n, "ns/op"]
+        if (b > a * limit) printf "%s takes %.0f ns, %.0f before\n", n, b, a
+      }
+    }' "$1" "$2"
+}
+
+# `compare.sh -judge OLD NEW` compares two files of figures, and is how the guard itself is tested.
+if [[ ${1:-} == -judge ]]; then
+  bad=$(judge "$2" "$3")
+  echo "$bad"
+  [[ -z $bad ]]
+  exit
+fi
+
 base=${1:-}
 if [[ -z $base ]]; then
   head=$(git rev-parse -q --verify HEAD) || skip "this is no git repository with a commit"
@@ -60,28 +90,6 @@ measure() {
   done
 }
 
-# judge prints what is worse, a line each.
-judge() {
-  awk -v limit=$limit '
-    /^Benchmark/ {
-      side = FILENAME ~ /old.txt$/ ? "old" : "new"
-      for (i = 3; i < NF; i += 2) {
-        key = side SUBSEP $1 SUBSEP $(i + 1)
-        if (!(key in least) || $i + 0 < least[key]) least[key] = $i + 0
-      }
-      names[$1]
-    }
-    END {
-      for (n in names) {
-        if (!(("old", n, "ns/op") in least) || !(("new", n, "ns/op") in least)) continue
-        a = least["old", n, "allocs/op"]; b = least["new", n, "allocs/op"]
-        if (b > a) printf "%s allocates %d times a query, %d before\n", n, b, a
-        a = least["old", n, "ns/op"]; b = least["new", n, "ns/op"]
-        if (b > a * limit) printf "%s takes %.0f ns, %.0f before\n", n, b, a
-      }
-    }' "$tmp/old.txt" "$tmp/new.txt"
-}
-
 # On a machine that is busy with other things caches are cold at random, and even the fastest run says little: there only allocations count.
 load=$(cut -d' ' -f1 /proc/loadavg 2>/dev/null || echo 0)
 if awk -v l="$load" -v n="$(nproc 2>/dev/null || echo 1)" 'BEGIN { exit !(l > n) }'; then
@@ -90,13 +98,13 @@ if awk -v l="$load" -v n="$(nproc 2>/dev/null || echo 1)" 'BEGIN { exit !(l > n)
 fi
 measure
 for _ in 1 2; do
-  [[ -n $(judge) ]] && ((SECONDS < patience)) || break
+  [[ -n $(judge "$tmp/old.txt" "$tmp/new.txt") ]] && ((SECONDS < patience)) || break
   measure
 done
 if command -v "${BENCHSTAT:-benchstat}" >/dev/null; then
   (cd "$tmp" && "${BENCHSTAT:-benchstat}" old.txt new.txt)
 fi
-bad=$(judge)
+bad=$(judge "$tmp/old.txt" "$tmp/new.txt")
 [[ -z $bad ]] || {
   printf 'slower than %s:\n%s\n' "${base:0:12}" "$bad"
   exit 1
