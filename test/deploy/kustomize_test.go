@@ -166,6 +166,27 @@ func TestRights(t *testing.T) {
 	}
 }
 
+// TestSnapshot: the folder that the component's text and the documentation name is there, can be written to, and has room for two files of the largest size.
+func TestSnapshot(t *testing.T) {
+	t.Parallel()
+	pod := object[appsv1.Deployment](t, build(t, "test/deploy/testdata/snapshot"), "Deployment", "clusterdns").Spec.Template.Spec
+	mounts, volumes := pod.Containers[0].VolumeMounts, pod.Volumes
+	m, v := mounts[len(mounts)-1], volumes[len(volumes)-1]
+	if m.Name != v.Name || m.ReadOnly || v.EmptyDir == nil || v.EmptyDir.SizeLimit.Value() < 2*64<<20 || v.EmptyDir.Medium != corev1.StorageMediumDefault {
+		t.Errorf("mount %+v, volume %+v", m, v)
+	}
+	if len(mounts) != 2 || len(volumes) != 2 {
+		t.Errorf("%d mounts and %d volumes, want those of the base as well", len(mounts), len(volumes))
+	}
+	option := "snapshot " + m.MountPath + "/snapshot"
+	for _, file := range []string{"deploy/kubernetes/snapshot/kustomization.yaml", "docs/kubernetes.md"} {
+		text, err := os.ReadFile(filepath.Join(repository, file))
+		if err != nil || !strings.Contains(string(text), option) {
+			t.Errorf("%s does not say %q: %v", file, option, err)
+		}
+	}
+}
+
 // TestKindKeepsCoreDNS: what the overlay applies and deletes is its own; the cluster's Service and ConfigMap are not in it.
 func TestKindKeepsCoreDNS(t *testing.T) {
 	t.Parallel()
