@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"runtime/debug"
 	"sync"
 	"sync/atomic"
@@ -50,6 +51,9 @@ type Limits struct {
 	TCPConns int
 	// TCPPerClient is the most of them that one address may have. A node-local cache or a NAT gateway speaks for many Pods.
 	TCPPerClient int
+	// TCPQueries is how many queries of one TCP or TLS connection may wait at one time. Further ones are not read until one of those is answered: a
+	// client that asks faster than it is answered is slowed down, and one connection alone cannot have all that may wait. 0 is no bound.
+	TCPQueries int
 	// TCPIdle is how long a TCP connection may be without a query (RFC 7766 6.2.3).
 	TCPIdle time.Duration
 	// UDPRead is the longest query taken over UDP.
@@ -61,7 +65,7 @@ type Limits struct {
 
 // DefaultLimits are the limits of a server that sets none.
 func DefaultLimits() Limits {
-	return Limits{Parked: 8192, TCPConns: 4096, TCPPerClient: 512, TCPIdle: 10 * time.Second, UDPRead: 4096}
+	return Limits{Parked: 8192, TCPConns: 4096, TCPPerClient: 512, TCPQueries: 256, TCPIdle: 10 * time.Second, UDPRead: 4096}
 }
 
 // outcome is what became of a query that was processed.
@@ -124,16 +128,29 @@ const (
 	LimitTCPConns                  // the connection that was idle longest was closed for a new one
 	LimitTCPPerClient              // a connection was refused because its client has too many
 	LimitUDPSize                   // a datagram was dropped because it is longer than a query may be
+	LimitTCPQueries                // a connection was not read because too many of its queries wait
+	LimitTCPRead                   // a connection was closed because a query was not whole in time
+	LimitTCPWrite                  // a connection was closed because a reply was not taken in time
+	LimitHTTPSBody                 // a request was refused because its body is longer than a message may be
+	LimitFollows                   // a query was answered SERVFAIL because too many CNAMEs led on from its name
 )
 
 // String is a label for metrics.
 func (l Limit) String() string {
-	return [...]string{"parked", "tcp_connections", "tcp_connections_per_client", "udp_size"}[l]
+	return [...]string{"parked", "tcp_connections", "tcp_connections_per_client", "udp_size", "tcp_queries_per_connection",
+		"tcp_read", "tcp_write", "https_body", "follows"}[l]
 }
 
 func (e *engine) count(l Limit) {
 	if e.hooks.Limit != nil {
 		e.hooks.Limit(l)
+	}
+}
+
+// countLate counts l if err is that of a deadline, and not of a client that has gone.
+func (e *engine) countLate(err error, l Limit) {
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		e.count(l)
 	}
 }
 
@@ -367,6 +384,7 @@ func (e *engine) ask(s *slab, ctx context.Context) (v Verdict) {
 // follow restarts the chain with the target of a CNAME.
 func (e *engine) follow(q *Query, r *Reply) Verdict {
 	if q.follows++; q.follows > MaxFollows {
+		e.count(LimitFollows)
 		return r.failed(errFollows)
 	}
 	b := q.table.find(q)

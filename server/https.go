@@ -219,6 +219,13 @@ func (h *httpSocket) each(do func(*httpServer)) {
 // ServeHTTP answers one query.
 func (h *httpSocket) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	status := h.serveQuery(w, req)
+	e := h.conns.engine
+	switch status {
+	case http.StatusRequestEntityTooLarge:
+		e.count(LimitHTTPSBody)
+	case http.StatusRequestTimeout:
+		e.count(LimitTCPRead)
+	}
 	if t := h.table.Load(); t.engine.hooks.HTTPS != nil {
 		t.engine.hooks.HTTPS(t.label, status)
 	}
@@ -264,8 +271,11 @@ func dohQuery(w http.ResponseWriter, req *http.Request) (msg []byte, status int,
 			return nil, http.StatusUnsupportedMediaType, errors.New("the content type must be " + dohType)
 		}
 		msg, err = io.ReadAll(http.MaxBytesReader(w, req.Body, wire.MaxMessage))
+		if _, long := errors.AsType[*http.MaxBytesError](err); long {
+			return nil, http.StatusRequestEntityTooLarge, errors.New("the message is longer than 65535 bytes")
+		}
 		if err != nil {
-			return nil, http.StatusRequestEntityTooLarge, errors.New("the message cannot be read or is longer than 65535 bytes")
+			return nil, http.StatusRequestTimeout, errors.New("the message cannot be read")
 		}
 		return msg, 0, nil
 	}

@@ -6,6 +6,7 @@ import (
 	"io"
 	"net"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/clusterdns/clusterdns/server/wire"
@@ -49,10 +50,13 @@ type tcpConn struct {
 	l         *tcpSocket
 	in        []byte     // receive buffer
 	turn      *Turn      // of the reader
-	mu        sync.Mutex // guards w
+	mu        sync.Mutex // guards w and stuck
 	w         *bufio.Writer
+	stuck     bool // writing has failed
 	waited    waited
 	wg        sync.WaitGroup // queries of this connection that are parked
+	open      atomic.Int64   // how many those are
+	freed     chan struct{}  // holds one when open has come down to the limit
 	lastReads int            // that a draining server has made
 }
 
@@ -66,7 +70,7 @@ func (l *tcpSocket) serve() {
 			}
 			return
 		}
-		c := &tcpConn{tracked: tracked{conn: conn}, l: l, turn: NewTurn(), w: bufio.NewWriterSize(conn, 4096)}
+		c := &tcpConn{tracked: tracked{conn: conn}, l: l, turn: NewTurn(), w: bufio.NewWriterSize(conn, 4096), freed: make(chan struct{}, 1)}
 		if !l.conns.add(&c.tracked) {
 			continue
 		}
@@ -99,12 +103,14 @@ func (c *tcpConn) serve() {
 	var moved time.Time
 	for n := 1; ; n++ {
 		t := c.l.timeouts.Load()
+		c.slacken()
 		if t.Queries > 0 && n > t.Queries || !c.await(r, t, &moved) {
 			break
 		}
 		s := c.l.conns.engine.take()
 		n, err := readFrame(r, &c.in)
 		if err != nil {
+			c.l.conns.engine.countLate(err, LimitTCPRead)
 			c.l.conns.engine.release(s)
 			break
 		}
@@ -113,18 +119,37 @@ func (c *tcpConn) serve() {
 		q.Client, q.Local = c.client, local
 		s.out, s.turn, q.slab = c, c.turn, s
 		c.wg.Add(1)
+		c.open.Add(1)
 		switch c.l.conns.engine.process(s) {
 		case parked:
 			continue // respond does the rest: the slab is not ours any more
 		case replied:
-			c.write(s)
+			err = c.write(s)
 		}
+		c.open.Add(-1)
 		c.wg.Done()
 		c.l.conns.engine.release(s)
+		if err != nil {
+			break
+		}
 	}
 	c.turn.End()
 	c.wg.Wait()
 	_ = c.flush()
+}
+
+// slacken waits while too many queries of the connection do. It is at most as long as a query may wait.
+func (c *tcpConn) slacken() {
+	limit := int64(c.l.conns.engine.limits.TCPQueries)
+	if limit <= 0 || c.open.Load() < limit {
+		return
+	}
+	c.turn.End() // or what it waits for is never sent
+	_ = c.flush()
+	c.l.conns.engine.count(LimitTCPQueries)
+	for c.open.Load() >= limit {
+		<-c.freed
+	}
 }
 
 // await waits for the first byte of a query, and begins the time for the rest of it unless all of it is there. moved is when the idle time
@@ -189,8 +214,8 @@ func readFrame(r *bufio.Reader, buf *[]byte) (int, error) {
 	return n, err
 }
 
-// write appends a reply to what is to be sent.
-func (c *tcpConn) write(s *slab) {
+// write appends a reply to what is to be sent. An error is that of what was sent to make room, and stays.
+func (c *tcpConn) write(s *slab) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	n := len(s.r.buf)
@@ -200,7 +225,8 @@ func (c *tcpConn) write(s *slab) {
 	c.last.Store(s.q.Received.UnixNano())
 	_ = c.w.WriteByte(byte(n >> 8))
 	_ = c.w.WriteByte(byte(n))
-	_, _ = c.w.Write(s.r.buf) // errors stick to the writer and end the connection in flush
+	_, err := c.w.Write(s.r.buf)
+	return c.failed(err)
 }
 
 func (c *tcpConn) flush() error {
@@ -210,7 +236,16 @@ func (c *tcpConn) flush() error {
 		return nil
 	}
 	_ = c.conn.SetWriteDeadline(time.Now().Add(c.l.timeouts.Load().Write))
-	return c.w.Flush()
+	return c.failed(c.w.Flush())
+}
+
+// failed counts a client that takes no replies, once: errors of the writer stay. mu is held.
+func (c *tcpConn) failed(err error) error {
+	if err != nil && !c.stuck {
+		c.stuck = true
+		c.l.conns.engine.countLate(err, LimitTCPWrite)
+	}
+	return err
 }
 
 // waited are the queries of a connection that had been parked and are to be replied to.
@@ -249,7 +284,7 @@ func (c *tcpConn) do() {
 			return
 		}
 		for _, s := range batch {
-			c.write(s)
+			_ = c.write(s) // flush says it again
 		}
 		if c.flush() != nil {
 			c.conn.Close()
@@ -264,13 +299,18 @@ func (c *tcpConn) do() {
 // settle ends a query that had been parked.
 func (c *tcpConn) settle(s *slab) {
 	s.engine.settle(s)
+	if c.open.Add(-1) == int64(s.engine.limits.TCPQueries)-1 {
+		select {
+		case c.freed <- struct{}{}:
+		default:
+		}
+	}
 	c.wg.Done()
 }
 
 // send sends one message of several.
 func (c *tcpConn) send(s *slab) {
-	c.write(s)
-	if c.flush() != nil {
+	if c.write(s) != nil || c.flush() != nil {
 		c.conn.Close()
 	}
 }

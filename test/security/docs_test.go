@@ -22,8 +22,9 @@ func TestDocs(t *testing.T) {
 		fmt.Sprintf("| queries that wait at once * | %d |", l.Parked),
 		fmt.Sprintf("| TCP connections of a listener * | %d |", l.TCPConns),
 		fmt.Sprintf("| TCP connections of one client * | %d |", l.TCPPerClient),
-		fmt.Sprintf("| a whole query by TCP, and between two | %d s |", int(l.TCPIdle.Seconds())),
-		fmt.Sprintf("| names followed for a question | %d |", server.MaxFollows),
+		fmt.Sprintf("| queries of one TCP or TLS connection that wait at once * | %d |", l.TCPQueries),
+		fmt.Sprintf("| a whole query by TCP *, and between two | %d s |", int(l.TCPIdle.Seconds())),
+		fmt.Sprintf("| names followed for a question * | %d |", server.MaxFollows),
 		"CVE-2019-19794", "CVE-2023-28452", "CVE-2025-47950", "CVE-2026-26017", "CVE-2026-26018", "CVE-2026-35579", "CVE-2026-86003",
 	} {
 		if !strings.Contains(page, want) {
