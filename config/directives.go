@@ -174,7 +174,7 @@ func settings() []Directive {
 // onlookers are the directives that tell of what happens.
 func onlookers() []Directive {
 	return []Directive{
-		row(Directive{Name: "ready", Usage: "[ADDRESS]", Help: "says over HTTP whether queries can be answered"},
+		row(Directive{Name: "ready", Usage: "[ADDRESS|unix:PATH]", Help: "says over HTTP whether queries can be answered"},
 			ready.Parse, buildReady),
 		row(Directive{Name: "health", Usage: "[ADDRESS]", Help: "says over HTTP that the process lives", Again: againMerge},
 			health.Parse, buildHealth),

@@ -40,6 +40,7 @@ type Shared struct {
 	ready    *ready.State
 	build    prometheus.Build
 	stacks   atomic.Bool // stack traces of panics are logged
+	takeover bool
 
 	// Explain makes what answers GET /explain?name=NAME for the server and what it serves at the moment; nil for nothing. It is set before
 	// NewInstance. What explains stands above this package, which it is told of here.
@@ -90,6 +91,13 @@ func NewShared(out io.Writer, build prometheus.Build) *Shared {
 	return s
 }
 
+// TakeOver is called before NewInstance where the process starts beside another one with the same addresses, which is about to end: those of
+// HTTP are shared as well (admin.Server.Share), and that they are is no reason to warn.
+func (s *Shared) TakeOver() {
+	s.takeover = true
+	s.admin.Share(server.SharePort)
+}
+
 // Registry is where all metrics are registered.
 func (s *Shared) Registry() *prom.Registry { return s.registry }
 
@@ -132,6 +140,10 @@ func (s *Shared) hooks() server.Hooks {
 		Limit: s.prometheus.Limit,
 		HTTPS: s.prometheus.HTTPSResponse,
 		Shared: func(addr string) {
+			if s.takeover {
+				s.log.Info("taking over " + addr + " from another process: queries are split between both until that one ends")
+				return
+			}
 			s.log.Warn(fmt.Sprintf("another process serves %s too: queries are split between both until one of them ends", addr))
 		},
 	}

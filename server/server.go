@@ -236,7 +236,7 @@ func (e *engine) tryBind(l *Listener) (*endpoint, error) {
 			ep.udp = append(ep.udp, &udpSocket{endpoint: ep, engine: e, conn: conn, raw: raw, local: ep.addr, shard: i})
 		}
 	}
-	lc := net.ListenConfig{Control: reusePort}
+	lc := net.ListenConfig{Control: SharePort}
 	ln, err := lc.Listen(context.Background(), "tcp", net.JoinHostPort(l.Host, number))
 	if err != nil {
 		ep.close()

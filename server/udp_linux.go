@@ -52,7 +52,7 @@ const receiveBuffer = 1 << 20
 
 // listenUDP opens one socket, which shares its port with others of this process (socket(7), SO_REUSEPORT).
 func listenUDP(addr string) (*net.UDPConn, error) {
-	lc := net.ListenConfig{Control: reusePort}
+	lc := net.ListenConfig{Control: SharePort}
 	pc, err := lc.ListenPacket(context.Background(), "udp", addr)
 	if err != nil {
 		return nil, err
@@ -68,7 +68,8 @@ func listenUDP(addr string) (*net.UDPConn, error) {
 	return conn, nil
 }
 
-func reusePort(_, _ string, c syscall.RawConn) error {
+// SharePort is a net.ListenConfig.Control: other sockets that were made with it, of processes of the same user, may have the same port.
+func SharePort(_, _ string, c syscall.RawConn) error {
 	var err error
 	if cerr := c.Control(func(fd uintptr) { err = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_REUSEPORT, 1) }); cerr != nil {
 		return cerr

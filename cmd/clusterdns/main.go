@@ -13,6 +13,7 @@ import (
 	"github.com/clusterdns/clusterdns/cmd/clusterdns/dump"
 	"github.com/clusterdns/clusterdns/cmd/clusterdns/explain"
 	"github.com/clusterdns/clusterdns/cmd/clusterdns/ndots"
+	"github.com/clusterdns/clusterdns/cmd/clusterdns/node"
 	"github.com/clusterdns/clusterdns/config/directive"
 )
 
@@ -44,6 +45,8 @@ func commands() []command {
 		{"migrate", "makes a Corefile of the ConfigMap of kube-dns", migrate},
 		{"explain", "says what a name resolves to and whether connecting will work", interruptible(explain.Run)},
 		{"dump", "writes a cluster as manifests, on demand without its names and addresses", interruptible(dump.Run)},
+		{"ready", "asks the server whether it is ready, for probes that run it", interruptible(askReady)},
+		{"node-address", "makes addresses those of this node, for a server on every node", interruptible(node.Run)},
 		{"ndots", "measures what search lists cost, for each value of ndots", interruptible(ndots.Run)},
 	}
 }

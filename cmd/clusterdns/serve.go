@@ -28,6 +28,7 @@ type flags struct {
 	pidfile string
 	plugins bool
 	quiet   bool
+	share   bool
 	version bool
 }
 
@@ -44,6 +45,7 @@ func parseFlags(env environment, args []string) (*flags, error) {
 	set.StringVar(&f.pidfile, "pidfile", "", "")
 	set.BoolVar(&f.plugins, "plugins", false, "")
 	set.BoolVar(&f.quiet, "quiet", false, "")
+	set.BoolVar(&f.share, "takeover", false, "")
 	set.BoolVar(&f.version, "version", false, "")
 	err := set.Parse(args)
 	switch {
@@ -70,13 +72,12 @@ Usage: clusterdns [FLAGS]            serve
 
 Flags:
   -conf FILE       the Corefile; "-" reads standard input (default ./Corefile)
-  -dns.port PORT   port of server blocks that name none (default 53); 0 for any free one
-  -p PORT          the same
+  -dns.port PORT   port of server blocks that name none (default 53); 0 for any free one; -p PORT is the same
   -pidfile FILE    write the process id to FILE
   -plugins         list the directives, in the order in which a query meets them
   -quiet           do not say at start what is served
+  -takeover        start beside a server that has the same addresses, and take over from it when it ends (Linux)
   -version         say which version this is
-  -h               this text
 
 Commands:
 `)
@@ -118,6 +119,9 @@ func live(env environment, f *flags, signals <-chan os.Signal) int {
 	limit := limitOwnMemory()
 	shared := config.NewShared(env.stdout, build())
 	shared.Explain, shared.Dump = explain.Served, dump.Served
+	if f.share {
+		shared.TakeOver()
+	}
 	kubernetes.LogClient(shared.Logger("kubernetes"))
 	kubernetes.RegisterClientMetrics(shared.Registry())
 	instance := config.NewInstance(shared, f.port)

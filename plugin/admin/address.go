@@ -3,9 +3,28 @@ package admin
 import (
 	"net"
 	"strconv"
+	"strings"
 
 	"github.com/clusterdns/clusterdns/config/directive"
 )
+
+// unixPrefix marks the path of a Unix socket.
+const unixPrefix = "unix:"
+
+// UnixPath is the path of an address that is a Unix socket.
+func UnixPath(addr string) (path string, ok bool) { return strings.CutPrefix(addr, unixPrefix) }
+
+// Reachable turns the address of a socket that listens on all addresses into one that can be connected to.
+func Reachable(addr string) string {
+	host, port, err := net.SplitHostPort(addr)
+	if err != nil {
+		return addr
+	}
+	if ip := net.ParseIP(host); host == "" || ip != nil && ip.IsUnspecified() {
+		host = "localhost"
+	}
+	return net.JoinHostPort(host, port)
+}
 
 // ParseAddress reads the optional only argument of a directive, the address to serve HTTP on; def is what it is without one.
 func ParseAddress(in *directive.Input, def string) (string, error) {

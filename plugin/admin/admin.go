@@ -8,9 +8,11 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"net"
 	"net/http"
+	"os"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -35,7 +37,7 @@ const (
 
 // Route is one path on one address.
 type Route struct {
-	Addr     string // host:port as net.Listen takes it: what ParseAddress gave
+	Addr     string // host:port as net.Listen takes it: what ParseAddress gave; or unix:PATH
 	Path     string // a pattern of http.ServeMux without host: "/metrics"
 	Handler  http.Handler
 	TLS      *tls.Config   // nil for plain HTTP; all routes of an address must agree
@@ -47,6 +49,7 @@ type Server struct {
 	log    *slog.Logger
 	mu     sync.Mutex
 	bound  map[string]*endpoint
+	share  Control
 	closed bool
 }
 
@@ -71,6 +74,13 @@ func New(log *slog.Logger) *Server {
 	return &Server{log: log, bound: map[string]*endpoint{}}
 }
 
+// Control prepares a socket, as that of net.ListenConfig does.
+type Control = func(network, address string, c syscall.RawConn) error
+
+// Share lets other processes have the same addresses that do it too, by control, which sets SO_REUSEPORT: whose answer a client gets is
+// chance until one of them ends. It is for taking over from a process that runs, and is called before the first Apply.
+func (s *Server) Share(control Control) { s.share = control }
+
 // Apply makes routes what is served. Addresses that were served before keep their sockets; new ones are bound first, and if one cannot
 // be, nothing has changed and the error names it. Addresses that no route names any more are closed. Of several routes with the same
 // address and path the first counts: server blocks that share an end point say the same there.
@@ -89,7 +99,7 @@ func (s *Server) Apply(routes []Route) error {
 	for _, addr := range order {
 		ep := s.bound[addr]
 		if ep == nil {
-			if ep, err = bind(addr, s.log); err != nil {
+			if ep, err = s.bind(addr); err != nil {
 				for _, f := range fresh {
 					f.ln.Close()
 				}
@@ -163,8 +173,8 @@ func limited(r *Route) http.Handler {
 }
 
 // bind opens an address; nothing is served until serve.
-func bind(addr string, log *slog.Logger) (*endpoint, error) {
-	ln, err := net.Listen("tcp", addr)
+func (s *Server) bind(addr string) (*endpoint, error) {
+	ln, err := s.listen(addr)
 	if err != nil {
 		hint := ""
 		if errors.Is(err, syscall.EADDRINUSE) {
@@ -179,9 +189,29 @@ func bind(addr string, log *slog.Logger) (*endpoint, error) {
 		IdleTimeout:       idlePatience,
 		MaxHeaderBytes:    maxHeader,
 		// What net/http says of single connections (TLS handshakes, resets) is the business of those who made them.
-		ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug),
+		ErrorLog: slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
 	}
 	return ep, nil
+}
+
+func (s *Server) listen(addr string) (net.Listener, error) {
+	if path, ok := UnixPath(addr); ok {
+		return listenUnix(path)
+	}
+	lc := net.ListenConfig{Control: s.share}
+	return lc.Listen(context.Background(), "tcp", addr)
+}
+
+// listenUnix opens a Unix socket, in the place of one that a process left behind which was killed.
+func listenUnix(path string) (net.Listener, error) {
+	if c, err := net.Dial("unix", path); err == nil {
+		c.Close()
+		return nil, syscall.EADDRINUSE
+	}
+	if st, err := os.Lstat(path); err == nil && st.Mode().Type() == fs.ModeSocket {
+		_ = os.Remove(path) // if that fails, so does what follows, and says why
+	}
+	return net.Listen("unix", path)
 }
 
 // ServeHTTP serves a request by the configuration of the moment.

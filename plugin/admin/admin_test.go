@@ -8,11 +8,15 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"os"
+	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/clusterdns/clusterdns/plugin/internal/plugintest"
+	"github.com/clusterdns/clusterdns/server"
 )
 
 // patience bounds waits of tests; it is no pace, only an end.
@@ -226,5 +230,66 @@ func TestParseAddress(t *testing.T) {
 		if _, err := ParseAddress(plugintest.Input(t, text), ""); err == nil || !strings.HasPrefix(err.Error(), "Corefile:1: x: ") || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: error %v, want %s", text, err, want)
 		}
+	}
+}
+
+func TestReachable(t *testing.T) {
+	t.Parallel()
+	for addr, want := range map[string]string{
+		"[::]:8080": "localhost:8080", "0.0.0.0:80": "localhost:80", "127.0.0.1:1": "127.0.0.1:1", "[fe80::1]:2": "[fe80::1]:2", ":5": "localhost:5", "": "",
+	} {
+		if got := Reachable(addr); got != want {
+			t.Errorf("%s: %s, want %s", addr, got, want)
+		}
+	}
+}
+
+// TestUnixSocket: an address may be a path. What a killed process left there is no obstacle, a process that serves it is.
+func TestUnixSocket(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "ready")
+	left, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	left.SetUnlinkOnClose(false)
+	left.Close()
+	apply(t, start(t), says("unix:"+path, "/", "one"))
+	c := &http.Client{Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return new(net.Dialer).DialContext(ctx, "unix", path)
+	}}}
+	if got := get(t, c, "localhost", "/"); got != "200 one" {
+		t.Errorf("got %s", got)
+	}
+	if err := start(t).Apply([]Route{says("unix:"+path, "/", "two")}); err == nil || !strings.Contains(err.Error(), path) {
+		t.Errorf("a socket that is served: %v", err)
+	}
+	file := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(file, []byte("kept"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := start(t).Apply([]Route{says("unix:"+file, "/", "two")}); err == nil {
+		t.Error("a file that is no socket was replaced")
+	}
+}
+
+// TestShare: servers that share their addresses can have the same one, and one that does not share cannot.
+func TestShare(t *testing.T) {
+	t.Parallel()
+	if runtime.GOOS != "linux" {
+		t.Skip("sharing is Linux's")
+	}
+	a, b := New(slog.New(slog.DiscardHandler)), start(t)
+	a.Share(server.SharePort)
+	b.Share(server.SharePort)
+	apply(t, a, says(anyPort, "/", "one"))
+	addr := a.Addr(anyPort)
+	apply(t, b, says(addr, "/", "two"))
+	if err := start(t).Apply([]Route{says(addr, "/", "three")}); err == nil {
+		t.Error("an address that is in use was bound by a server that does not share")
+	}
+	a.Shutdown(t.Context())
+	if got := get(t, &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}, addr, "/"); got != "200 two" {
+		t.Errorf("after the other one's end: %s", got)
 	}
 }

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"net"
 	"net/http"
 	"time"
 
@@ -130,7 +129,7 @@ func (h *Health) Run(ctx context.Context) error {
 
 // probe makes one request and counts it.
 func (h *Health) probe(ctx context.Context, client *http.Client) {
-	url := "http://" + reachable(h.served.Addr(h.options.Address)) + Path
+	url := "http://" + admin.Reachable(h.served.Addr(h.options.Address)) + Path
 	start := time.Now()
 	err := get(ctx, client, url)
 	if ctx.Err() != nil {
@@ -164,18 +163,6 @@ func get(ctx context.Context, client *http.Client, url string) error {
 	}
 	_, err = io.Copy(io.Discard, io.LimitReader(resp.Body, 1<<10))
 	return err
-}
-
-// reachable turns the address of a socket that listens on all addresses into one that can be connected to.
-func reachable(addr string) string {
-	host, port, err := net.SplitHostPort(addr)
-	if err != nil {
-		return addr
-	}
-	if ip := net.ParseIP(host); host == "" || ip != nil && ip.IsUnspecified() {
-		host = "localhost"
-	}
-	return net.JoinHostPort(host, port)
 }
 
 // Lameduck is how long a process with these occurrences of the directive goes on answering: the longest of them.

@@ -197,17 +197,6 @@ func TestLameduck(t *testing.T) {
 	})
 }
 
-func TestReachable(t *testing.T) {
-	t.Parallel()
-	for addr, want := range map[string]string{
-		"[::]:8080": "localhost:8080", "0.0.0.0:80": "localhost:80", "127.0.0.1:1": "127.0.0.1:1", "[fe80::1]:2": "[fe80::1]:2", ":5": "localhost:5", "": "",
-	} {
-		if got := reachable(addr); got != want {
-			t.Errorf("%s: %s, want %s", addr, got, want)
-		}
-	}
-}
-
 // TestMetrics are CoreDNS's, with native histograms, and clean.
 func TestMetrics(t *testing.T) {
 	t.Parallel()

@@ -9,6 +9,7 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
+	"path/filepath"
 	"reflect"
 	"slices"
 	"strings"
@@ -68,6 +69,15 @@ func Rows() []directive.Option[Options] {
 // Parse reads one occurrence of the directive.
 func Parse(in *directive.Input) (Options, error) {
 	var o Options
+	if len(in.Args) == 1 {
+		if path, ok := admin.UnixPath(in.Args[0].Text); ok {
+			if !filepath.IsAbs(path) {
+				return Options{}, in.Args[0].Errorf("%s: the path of a socket begins with /, as in unix:/run/clusterdns/ready", in.Name.Text)
+			}
+			o.Address = in.Args[0].Text
+			return o, directive.ParseOptions(in, &o, Rows())
+		}
+	}
 	var err error
 	if o.Address, err = admin.ParseAddress(in, DefaultAddress); err != nil {
 		return Options{}, err

@@ -153,6 +153,7 @@ func TestParse(t *testing.T) {
 	for text, want := range map[string]Options{
 		"ready":                                {":8181", UntilReady},
 		"ready localhost:1234":                 {"localhost:1234", UntilReady},
+		"ready unix:/run/ready":                {"unix:/run/ready", UntilReady},
 		"ready {\n monitor until-ready\n}":     {":8181", UntilReady},
 		"ready :1 {\n monitor continuously\n}": {":1", Continuously},
 	} {
@@ -163,6 +164,7 @@ func TestParse(t *testing.T) {
 	for text, want := range map[string]string{
 		"ready bla":                               `Corefile:1: ready: "bla" is not an address`,
 		"ready localhost:1234 b":                  `takes one address`,
+		"ready unix:run/ready":                    `Corefile:1: ready: the path of a socket begins with /`,
 		"ready {\n monitor 404\n}":                `Corefile:2: ready: monitor: "404" is neither until-ready nor continuously`,
 		"ready {\n monitor\n}":                    `needs more arguments`,
 		"ready {\n monitor continuously extra\n}": `takes no argument "extra"`,

@@ -143,6 +143,54 @@ func TestConfined(t *testing.T) {
 	}
 }
 
+// TestNodeLocal: the parts of deploy/nodelocal fit together, and a new pod can start beside the old one.
+func TestNodeLocal(t *testing.T) {
+	t.Parallel()
+	all := build(t, "deploy/nodelocal")
+	d := object[appsv1.DaemonSet](t, all, "DaemonSet", "clusterdns-nodelocal")
+	pod := d.Spec.Template.Spec
+	if !selects(d.Spec.Selector.MatchLabels, d.Spec.Template.Labels) || d.Spec.Template.Labels["k8s-app"] == "kube-dns" {
+		t.Errorf("the DaemonSet selects %v, the pods have %v; those of the Service kube-dns are others", d.Spec.Selector.MatchLabels, d.Spec.Template.Labels)
+	}
+	if u := d.Spec.UpdateStrategy.RollingUpdate; u.MaxSurge.IntVal != 1 || u.MaxUnavailable.IntVal != 0 {
+		t.Errorf("update strategy %+v", u)
+	}
+	setup, c := pod.InitContainers[0], pod.Containers[0]
+	if !pod.HostNetwork || len(setup.Ports)+len(c.Ports) > 0 || c.Args[0] != "-takeover" {
+		t.Errorf("on the node's network %v, ports %v, arguments %v: a declared port keeps a second pod away", pod.HostNetwork, c.Ports, c.Args)
+	}
+	corefile := object[corev1.ConfigMap](t, all, "ConfigMap", "clusterdns-nodelocal").Data["Corefile"]
+	address := setup.Args[len(setup.Args)-1]
+	binds := regexp.MustCompile(`(?m)^ *bind (.*)$`).FindAllStringSubmatch(corefile, -1)
+	for _, b := range binds {
+		if b[1] != address {
+			t.Errorf("the Corefile binds to %s, the node gets %s", b[1], address)
+		}
+	}
+	live := c.LivenessProbe.HTTPGet
+	if len(binds) != strings.Count(corefile, "{\n    bind") || live.Host != address || !strings.Contains(corefile, "health "+address+":"+live.Port.String()) {
+		t.Errorf("%d blocks are bound; the probe asks %s:%s", len(binds), live.Host, live.Port.String())
+	}
+	if ask := c.StartupProbe.Exec.Command; !strings.Contains(corefile, "ready "+ask[len(ask)-1]) || !strings.HasPrefix(ask[len(ask)-1], "unix:"+c.VolumeMounts[1].MountPath+"/") {
+		t.Errorf("the probe asks %v", ask)
+	}
+	if !strings.Contains(corefile, "prometheus :"+d.Spec.Template.Annotations["prometheus.io/port"]) || !*pod.EnableServiceLinks || !strings.Contains(corefile, "{$KUBE_DNS_SERVICE_HOST}") {
+		t.Error("annotations, environment and Corefile do not fit")
+	}
+	if s := c.SecurityContext; !*s.RunAsNonRoot || *s.RunAsUser == 0 || !slices.Equal(s.Capabilities.Add, []corev1.Capability{"NET_BIND_SERVICE"}) {
+		t.Errorf("what serves has %+v", s)
+	}
+	for _, c := range []corev1.Container{setup, c} {
+		s := c.SecurityContext
+		if *s.AllowPrivilegeEscalation || !*s.ReadOnlyRootFilesystem || !slices.Equal(s.Capabilities.Drop, []corev1.Capability{"ALL"}) || c.Resources.Limits.Memory().IsZero() {
+			t.Errorf("%s: %+v, %+v", c.Name, s, c.Resources)
+		}
+	}
+	if sa := object[corev1.ServiceAccount](t, all, "ServiceAccount", "clusterdns-nodelocal"); *sa.AutomountServiceAccountToken || strings.Contains(all, "kind: ClusterRole") {
+		t.Error("it asks no API server and needs no token and no rights")
+	}
+}
+
 // TestRights: list and watch of what names are made of.
 func TestRights(t *testing.T) {
 	t.Parallel()

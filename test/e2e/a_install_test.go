@@ -58,26 +58,6 @@ func TestRights(t *testing.T) {
 	t.Logf("after %s", took)
 }
 
-// TestDryRun: the API server takes everything that is shipped.
-func TestDryRun(t *testing.T) {
-	install(t)
-	for _, dir := range []string{"kubernetes", "kind", "autoscale"} {
-		kubectl(t, "apply", "--dry-run=server", "-k", "deploy/"+dir)
-	}
-
-	// The chart's objects have the names of those that run here, in another namespace.
-	for _, name := range []string{"chart-defaults", "chart-application"} {
-		b, err := os.ReadFile("../deploy/testdata/golden/" + name + ".yaml")
-		if err != nil {
-			t.Fatal(err)
-		}
-		manifest := strings.ReplaceAll(string(b), "namespace: kube-system", "namespace: default")
-		if _, err := node.Kubectl(manifest, "apply", "--dry-run=server", "-f", "-"); err != nil {
-			t.Error(err)
-		}
-	}
-}
-
 // TestDemo: the demo's cluster is one that an API server holds.
 func TestDemo(t *testing.T) {
 	install(t)

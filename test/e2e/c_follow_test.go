@@ -16,10 +16,10 @@ func TestFollow(t *testing.T) {
 	t.Run("deployment", func(t *testing.T) {
 		answers(t, "both pods", "web-headless"+lab, dns.TypeA, podIPs(t, "app=web")...)
 		kubectl(t, "-n", "service-lab", "scale", "deployment/web", "--replicas=4")
-		kubectl(t, "-n", "service-lab", "rollout", "status", "deployment/web", "--timeout=90s")
+		rolledOut(t, "service-lab", "deployment/web")
 		answers(t, "scaled up", "web-headless"+lab, dns.TypeA, podIPs(t, "app=web")...)
 		kubectl(t, "-n", "service-lab", "rollout", "restart", "deployment/web")
-		kubectl(t, "-n", "service-lab", "rollout", "status", "deployment/web", "--timeout=90s")
+		rolledOut(t, "service-lab", "deployment/web")
 		answers(t, "rolled", "web-headless"+lab, dns.TypeA, podIPs(t, "app=web")...)
 		kubectl(t, "-n", "service-lab", "scale", "deployment/web", "--replicas=2")
 		wait(t, "two pods are left", func() error {
@@ -32,7 +32,7 @@ func TestFollow(t *testing.T) {
 	})
 	t.Run("statefulset", func(t *testing.T) {
 		apply(t, statefulSet("mysql", ""))
-		kubectl(t, "-n", "service-lab", "rollout", "status", "statefulset/mysql", "--timeout=90s")
+		rolledOut(t, "service-lab", "statefulset/mysql")
 		answers(t, "mysql-1", "mysql-1.mysql"+lab, dns.TypeA, podIP(t, "mysql-1"))
 		kubectl(t, "-n", "service-lab", "delete", "pod", "mysql-1")
 		wait(t, "mysql-1 is back", func() error {
@@ -45,7 +45,7 @@ func TestFollow(t *testing.T) {
 	})
 	t.Run("publishNotReadyAddresses", func(t *testing.T) {
 		apply(t, statefulSet("peer", "publishNotReadyAddresses: true, "))
-		kubectl(t, "-n", "service-lab", "rollout", "status", "statefulset/peer", "--timeout=90s")
+		rolledOut(t, "service-lab", "statefulset/peer")
 		kubectl(t, "-n", "service-lab", "exec", "peer-1", "--", "/lab", "ready", "off")
 		kubectl(t, "-n", "service-lab", "wait", "--for=condition=Ready=false", "pod/peer-1", "--timeout=60s")
 		answers(t, "a pod that is not ready stays", "peer"+lab, dns.TypeA, podIPs(t, "app=peer")...)

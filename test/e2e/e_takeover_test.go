@@ -15,7 +15,7 @@ import (
 func TestTakeover(t *testing.T) {
 	c := install(t)
 	apply(t, coreDNSManifest)
-	kubectl(t, "-n", "kube-system", "rollout", "status", "deployment/coredns", "--timeout=90s")
+	rolledOut(t, "kube-system", "deployment/coredns")
 	kubectl(t, "-n", "kube-system", "delete", "deployment", "clusterdns", "--timeout=90s")
 	wait(t, "CoreDNS alone is behind kube-dns", func() error { return serversAre(c, "coredns") })
 	// When CoreDNS leaves the Service, the node forgets the connections to it, and the replies that are on their way at that moment are
@@ -30,7 +30,7 @@ func TestTakeover(t *testing.T) {
 	}
 	l.finish(t, "over and back")
 	kubectl(t, "apply", "-k", "deploy/kubernetes")
-	kubectl(t, "-n", "kube-system", "rollout", "status", "deployment/clusterdns", "--timeout=90s")
+	rolledOut(t, "kube-system", "deployment/clusterdns")
 	if _, err := c.Kubectl(coreDNSManifest, "delete", "-f", "-", "--timeout=90s"); err != nil {
 		t.Fatal(err)
 	}

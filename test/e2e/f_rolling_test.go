@@ -11,7 +11,7 @@ func TestRolling(t *testing.T) {
 	install(t)
 	l := startLoad(t, 2, clusterQuestions()...)
 	kubectl(t, "-n", "kube-system", "rollout", "restart", "deployment/clusterdns")
-	kubectl(t, "-n", "kube-system", "rollout", "status", "deployment/clusterdns", "--timeout=120s")
+	rolledOut(t, "kube-system", "deployment/clusterdns")
 	wait(t, "the old ones are gone", func() error { return serversAre(node.Cluster, "clusterdns") })
 	l.finish(t, "rolling restart")
 	// A reply that is on its way while the node forgets its connection is dropped by the kernel; nothing else may be.

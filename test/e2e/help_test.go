@@ -1,8 +1,11 @@
 package e2e_test
 
 import (
+	"bufio"
 	"fmt"
+	"io"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -28,10 +31,10 @@ func install(t *testing.T) *cluster.Cluster {
 	c := get(t)
 	installed.Do(func() {
 		kubectl(t, "apply", "-k", "deploy/kubernetes")
-		kubectl(t, "-n", "kube-system", "rollout", "status", "deployment/clusterdns", "--timeout=90s")
+		rolledOut(t, "kube-system", "deployment/clusterdns")
 		kubectl(t, "create", "namespace", "service-lab")
 		apply(t, labManifest)
-		kubectl(t, "-n", "service-lab", "rollout", "status", "deployment/web", "--timeout=90s")
+		rolledOut(t, "service-lab", "deployment/web")
 		kubectl(t, "-n", "service-lab", "wait", "--for=condition=Ready", "pod/client", "--timeout=90s")
 	})
 	return c
@@ -95,6 +98,20 @@ func kubectl(t *testing.T, args ...string) string {
 	return strings.TrimSpace(out)
 }
 
+// rolledOut waits until all pods of a workload are new and ready; if they are not, the log says why.
+func rolledOut(t *testing.T, namespace, workload string) {
+	t.Helper()
+	_, err := node.Kubectl("", "-n", namespace, "rollout", "status", workload, "--timeout="+patience.String())
+	if err == nil {
+		return
+	}
+	for _, args := range [][]string{{"get", "events", "--sort-by=.lastTimestamp"}, {"get", "pods", "-o", "wide"}, {"logs", "-l", "k8s-app in (kube-dns,clusterdns-nodelocal)", "--all-containers", "--prefix", "--tail=20"}} {
+		out, _ := node.Kubectl("", append([]string{"-n", namespace}, args...)...) // whatever can be had
+		t.Log(out)
+	}
+	t.Fatal(err)
+}
+
 func apply(t *testing.T, manifest string) {
 	t.Helper()
 	if _, err := node.Kubectl(manifest, "apply", "-f", "-"); err != nil {
@@ -103,8 +120,25 @@ func apply(t *testing.T, manifest string) {
 }
 
 // execute runs a command in the client pod.
-func execute(args ...string) (string, error) {
-	return node.Kubectl("", append([]string{"-n", "service-lab", "exec", "client", "--"}, args...)...)
+func execute(args ...string) (string, error) { return executeIn("client", args...) }
+
+// executeIn runs a command in a pod of the lab.
+func executeIn(pod string, args ...string) (string, error) {
+	return node.Kubectl("", append([]string{"-n", "service-lab", "exec", pod, "--"}, args...)...)
+}
+
+// sumOf adds up the samples of metrics whose lines begin so.
+func sumOf(metrics io.Reader, begin string) (n int, err error) {
+	for lines := bufio.NewScanner(metrics); lines.Scan(); {
+		if value := lines.Text(); strings.HasPrefix(value, begin) {
+			f, err := strconv.ParseFloat(value[strings.LastIndexByte(value, ' ')+1:], 64)
+			if err != nil {
+				return 0, err
+			}
+			n += int(f)
+		}
+	}
+	return n, nil
 }
 
 // ask asks the cluster's DNS at its Service, through the node's rules.

@@ -3,6 +3,7 @@ package e2e_test
 import (
 	"fmt"
 	"net"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -14,24 +15,31 @@ import (
 )
 
 const (
-	loadRate    = 1000 // queries per second in all
-	loadSockets = 20   // sockets that live as long as the load, as those of real clients do: what the node's rules remember about them stays, too
+	loadRate = 1000 // queries per second in all
+	// Sockets that live as long as the load, as those of real clients do: what the node's rules remember about them stays, too. The kernel
+	// chooses by them between processes that share a port, so a few more are needed there.
+	loadSockets  = 20
+	localSockets = 200
 	// loadPatience is how long a query waits for its reply, without asking again: what resolvers wait before their second attempt.
 	loadPatience = 5 * time.Second
 )
 
 // question is one of a load, with the answer that is right.
 type question struct {
-	name    string
+	name    string // what begins with anyLabel is another name each time
 	rcode   int
 	answers int
 }
 
+// anyLabel stands for a label that no query has had before: what is in a cache does not answer it.
+const anyLabel = "*."
+
 // repeatAfter is how long an attempt waits that is not the last one.
 const repeatAfter = time.Second
 
-// load asks the cluster's DNS all the time.
+// load asks a DNS server all the time.
 type load struct {
+	sockets   int
 	attempts  int // how often a query is sent at the most
 	repeated  atomic.Int64
 	stop      chan struct{}
@@ -51,9 +59,15 @@ type load struct {
 // real resolvers.
 func startLoad(t *testing.T, attempts int, questions ...question) *load {
 	t.Helper()
-	l := &load{attempts: attempts, stop: make(chan struct{}), questions: questions, begun: time.Now(), when: map[string]int{}}
-	for i := range loadSockets {
-		conn, err := net.Dial("udp", cluster.DNSIP+":53")
+	return startLoadOn(t, cluster.DNSIP, loadSockets, attempts, questions...)
+}
+
+// startLoadOn is startLoad for any server, with so many sockets.
+func startLoadOn(t *testing.T, ip string, sockets, attempts int, questions ...question) *load {
+	t.Helper()
+	l := &load{sockets: sockets, attempts: attempts, stop: make(chan struct{}), questions: questions, begun: time.Now(), when: map[string]int{}}
+	for i := range sockets {
+		conn, err := net.Dial("udp", ip+":53")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -114,7 +128,7 @@ type pending struct {
 // send asks at the socket's share of the rate.
 func (s *loadSocket) send(number int) {
 	defer s.load.wg.Done()
-	ticker := time.NewTicker(time.Second * loadSockets / loadRate)
+	ticker := time.NewTicker(time.Second * time.Duration(s.load.sockets) / loadRate)
 	defer ticker.Stop()
 	for id := uint16(0); ; id++ {
 		select {
@@ -126,6 +140,9 @@ func (s *loadSocket) send(number int) {
 		case <-ticker.C:
 		}
 		q := s.load.questions[(number+int(id))%len(s.load.questions)]
+		if rest, found := strings.CutPrefix(q.name, anyLabel); found {
+			q.name = fmt.Sprintf("n%d-%d.%s", number, id, rest)
+		}
 		s.mu.Lock()
 		s.pending[id] = pending{q, time.Now(), 1}
 		s.mu.Unlock()

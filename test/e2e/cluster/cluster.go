@@ -28,11 +28,12 @@ type Cluster struct {
 	Kubeconfig string
 	run        string // its state, in memory, gone with the sandbox
 	processes  map[string]*process
+	servers    []string // the kubelet's clusterDNS
 }
 
 // Up starts a cluster inside the sandbox and returns when its node is ready and its images are there.
 func Up(f Folders) (*Cluster, error) {
-	c := &Cluster{Folders: f, run: "/run/cluster", processes: map[string]*process{}}
+	c := &Cluster{Folders: f, run: "/run/cluster", processes: map[string]*process{}, servers: []string{DNSIP}}
 	c.Kubeconfig = filepath.Join(c.run, "kubeconfig")
 	for _, step := range []func() error{c.folders, c.network, c.etcd, c.credentials, c.APIServer, c.controllers, c.containerd, c.images, c.kubelet, c.proxy, c.settled} {
 		if err := step(); err != nil {

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
+	"syscall"
 )
 
 // configurations of the node's processes; ${run} and the like are replaced by what they are here.
@@ -39,7 +41,7 @@ failCgroupV1: false
 cgroupDriver: cgroupfs
 cgroupRoot: /${group}
 containerRuntimeEndpoint: unix://${run}/containerd.sock
-clusterDNS: [${dns}]
+clusterDNS: [${servers}]
 clusterDomain: cluster.local
 resolvConf: ${run}/resolv.conf
 podLogsDir: ${run}/podlogs
@@ -57,7 +59,7 @@ authorization: {mode: AlwaysAllow}
 
 // configure writes a configuration.
 func (c *Cluster) configure(name, text string) error {
-	values := map[string]string{"run": c.run, "bin": c.Bin, "pause": imagePause, "pods": PodCIDR, "group": controlGroup, "dns": DNSIP}
+	values := map[string]string{"run": c.run, "bin": c.Bin, "pause": imagePause, "pods": PodCIDR, "group": controlGroup, "servers": strings.Join(c.servers, ", ")}
 	text = os.Expand(text, func(name string) string { return values[name] })
 	file := filepath.Join(c.run, name)
 	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
@@ -104,6 +106,15 @@ func (c *Cluster) kubelet() error {
 	}
 	_, err := c.start("kubelet", "--kubeconfig", c.Kubeconfig, "--config", "kubelet.yaml", "--root-dir", filepath.Join(c.run, "kubelet"), "--cert-dir", "pki", "--hostname-override", NodeName, "--node-ip", NodeIP)
 	return err
+}
+
+// SetClusterDNS starts the kubelet anew with these addresses as clusterDNS: new pods have them in their resolv.conf.
+func (c *Cluster) SetClusterDNS(servers ...string) error {
+	if err := c.processes["kubelet"].stop(syscall.SIGTERM); err != nil {
+		return err
+	}
+	c.servers = servers
+	return c.kubelet()
 }
 
 // proxy starts kube-proxy. It must not touch the machine's own settings of connection tracking.

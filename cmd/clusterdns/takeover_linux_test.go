@@ -1,0 +1,37 @@
+package main
+
+import (
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// TestTakeOver: a server starts beside another one with the same address, is ready by its own account, and goes on alone.
+func TestTakeOver(t *testing.T) {
+	t.Parallel()
+	dir, _ := corefile(t, ". {\n    bind 127.0.0.1\n    hosts {\n        192.0.2.1 a.example\n    }\n}\n")
+	old := start(t, dir, "", "-takeover", "-p", "0")
+	addr := old.addr()
+	_, port, _ := strings.Cut(addr, ":")
+	socket := "unix:" + filepath.Join(t.TempDir(), "ready")
+	dir, _ = corefile(t, ". {\n    bind 127.0.0.1\n    ready "+socket+"\n    hosts {\n        192.0.2.1 a.example\n    }\n}\n")
+	if p := start(t, dir, "", "ready", socket); p.wait() != exitError || !strings.Contains(p.output(), "no answer at "+socket) {
+		t.Errorf("before there is a server: %s", p.output())
+	}
+	next := start(t, dir, "", "-takeover", "-p", port)
+	next.addr()
+	next.find("taking over "+addr+" from another process", 1)
+	if p := start(t, dir, "", "ready", socket); p.wait() != exitOK || p.output() != "OK\n" {
+		t.Errorf("ready: status %d, %q", p.status, p.output())
+	}
+	old.signal(syscall.SIGTERM)
+	if status := old.wait(); status != exitOK {
+		t.Errorf("the old one ended with %d", status)
+	}
+	for range 20 {
+		if rcode, n, err := ask(addr, "a.example."); err != nil || rcode != 0 || n != 1 {
+			t.Fatalf("after the old one's end: %d, %d, %v", rcode, n, err)
+		}
+	}
+}
