@@ -269,8 +269,10 @@ func lookup(table []Directive, name string) *Directive {
 // foreign says whether a directive is one of CoreDNS, or of its common builds, that is not served; hint is what to do.
 func foreign(name string) (hint string, ok bool) {
 	switch name {
-	case "etcd", "route53", "azure", "clouddns", "nomad", "geoip", "dnstap", "tsig", "dnssec", "sign", "trace", "on", "quic", "proxyproto":
+	case "etcd", "route53", "azure", "clouddns", "nomad", "geoip", "tsig", "dnssec", "sign", "on", "proxyproto":
 		return "", true
+	case "https", "https3", "quic", "grpc_server":
+		return ": the limits of connections are not set by a directive here", true
 	case "grpc":
 		return ": forward speaks DNS over UDP, TCP and TLS", true
 	case "fanout", "alternate":

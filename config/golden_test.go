@@ -36,6 +36,7 @@ func TestGolden(t *testing.T) {
 	t.Setenv("TEST_ZONE", "example.net")
 	t.Setenv("TEST_WORDS", "two words { }")
 	t.Setenv("TEST_PORT", "5300")
+	t.Setenv("TEST_IP", "10.244.0.2")
 	t.Setenv("TEST_SELF", "{$TEST_SELF}")
 	here, err := os.Getwd()
 	if err != nil {

@@ -10,6 +10,7 @@ import (
 	"github.com/clusterdns/clusterdns/forward"
 	"github.com/clusterdns/clusterdns/kubernetes"
 	"github.com/clusterdns/clusterdns/plugin/autopath"
+	"github.com/clusterdns/clusterdns/plugin/hosts"
 	"github.com/clusterdns/clusterdns/server/wire"
 )
 
@@ -24,6 +25,7 @@ func (c *Config) Lint() []error {
 		for _, u := range b.Uses {
 			l.repeated(u)
 			l.fallthroughs(u)
+			l.hostsOnly(u)
 			l.outside(u)
 			l.itself(u)
 			l.autopath(u)
@@ -110,6 +112,21 @@ func (l *linter) fallthroughs(u *Use) {
 	for _, line := range u.Input.Lines {
 		if line.Name.Text == "fallthrough" {
 			l.say(line.Name, "%s: nothing behind it answers what falls through: that is SERVFAIL", u.Directive.Name)
+		}
+	}
+}
+
+// hostsOnly finds a hosts directive that keeps all names to itself that it does not have. One with zones of its own may mean it.
+func (l *linter) hostsOnly(u *Use) {
+	o, ok := u.Options.(hosts.Options)
+	if !ok || o.Fallthrough.On || len(u.Input.Args) > 1 {
+		return
+	}
+	i := slices.Index(l.block.Uses, u)
+	for _, behind := range l.block.Uses[i+1:] {
+		if answers(behind.Directive.Name) {
+			l.say(u.Input.Name, "hosts: without fallthrough all names that it does not have are SERVFAIL, and %s at line %d gets only reverse ones", behind.Directive.Name, behind.Input.Name.Line)
+			return
 		}
 	}
 }

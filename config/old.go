@@ -7,7 +7,7 @@ import (
 )
 
 // modernise turns directives of old Corefiles into those of today, with a warning that says what to write instead. ok is false for those that are
-// left out.
+// left out, among them directives of today that change no answer: names must be answered even if nobody hears of it.
 func (c *Config) modernise(l directive.Line) (line directive.Line, ok bool, err error) {
 	switch l.Name.Text {
 	case "proxy":
@@ -18,6 +18,12 @@ func (c *Config) modernise(l directive.Line) (line directive.Line, ok bool, err 
 		return l, false, nil
 	case "startup", "shutdown":
 		c.warn(l.Name, "%s: commands are not run; leave it out", l.Name.Text)
+		return l, false, nil
+	case "trace", "dnstap":
+		c.warn(l.Name, "%s: does nothing here: queries are answered without being reported; leave it out", l.Name.Text)
+		return l, false, nil
+	case "shed":
+		c.warn(l.Name, "shed: does nothing here: what waits is bounded without it; leave it out")
 		return l, false, nil
 	}
 	return l, true, nil

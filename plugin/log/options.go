@@ -135,6 +135,11 @@ func Parse(in *directive.Input) (Options, error) {
 		}
 		names = names[:n-1]
 	}
+	for _, n := range names {
+		if n.Text == "stdout" && in.Warn != nil {
+			in.Warn(n, "log: stdout is read as a name to log; leave it out, all lines go there")
+		}
+	}
 	if len(names) > 0 {
 		var err error
 		if o.Zones, err = zones.Parse(in, names); err != nil {
