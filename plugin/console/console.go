@@ -118,9 +118,9 @@ const (
 	maxExperiments = 1
 	// maxExplained is how many names are explained at a time. One may wait for an upstream for some seconds.
 	maxExplained = 4
-	// maxDumps is how many dumps are written at a time: each is seconds of work in a large cluster.
+	// maxDumps is how many dumps are written at a time: each is half a second of work in a large cluster.
 	maxDumps = 1
-	// dumpPatience is how long one may take to be fetched: 75,000 endpoints are some 20 MB, which a slow port-forward takes minutes for.
+	// dumpPatience is how long one may take to be fetched: 75,000 endpoints are some 11 MB, which a slow port-forward takes minutes for.
 	dumpPatience = 5 * time.Minute
 	// patience is how long a page may take whose questions go upstream, and be fetched.
 	patience = experimentPatience + 10*time.Second

@@ -242,6 +242,14 @@ func TestServices(t *testing.T) {
 	}
 }
 
+// TestNoAge: where nobody says how old the data is, the page does not either.
+func TestNoAge(t *testing.T) {
+	t.Parallel()
+	if _, body, _ := get(t, standard(), "/"); strings.Contains(body, "known to be current") {
+		t.Error("an age that nobody knows is shown")
+	}
+}
+
 // TestManyServices: a page has a bounded number of rows, and says so.
 func TestManyServices(t *testing.T) {
 	t.Parallel()
@@ -262,12 +270,15 @@ func TestEscapes(t *testing.T) {
 	const evil = `"'><script>alert(1)</script>`
 	bad := cluster{[]console.Service{{ServiceName: named(evil, evil), Type: evil, Addresses: []string{evil}, Ports: []string{evil}, Endpoints: 1}}}
 	h := fixture(console.DefaultAddress, empty(), console.Deps{Version: evil, State: func() console.State {
-		return console.State{Clusters: []console.Cluster{bad}, DNS: "127.0.0.1:1", Zones: []console.Zone{{Name: evil, Listener: evil, View: evil, Directives: []string{evil}}},
-			Upstreams: []console.Upstream{{Zone: evil, Address: evil}}}
+		return console.State{Clusters: []console.Cluster{bad}, DNS: "127.0.0.1:1", Zones: []console.Zone{{Name: evil, Listener: evil, View: evil, Directives: []string{evil}, State: evil, Why: evil}},
+			Upstreams: []console.Upstream{{Zone: evil, Address: evil, State: evil, Why: evil}}}
 	}, Explain: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		_ = json.NewEncoder(w).Encode(map[string]any{"name": evil, "from": evil, "search": []string{evil}, "next": []string{evil},
+			"service": map[string]any{"namespace": evil, "name": evil, "type": evil, "selector": evil, "addresses": []string{evil},
+				"ports":          []any{map[string]any{"name": evil, "protocol": evil, "targetPort": evil, "problem": evil}},
+				"endpointSlices": []any{map[string]any{"name": evil, "endpoints": []any{map[string]any{"address": evil, "hostname": evil, "pod": evil, "node": evil, "why": evil}}}}},
 			"verdict":    map[string]any{"kind": evil, "summary": evil, "notes": []string{evil}},
-			"candidates": []any{map[string]any{"name": evil, "outcome": evil, "answers": []any{map[string]any{"type": evil, "records": []string{evil}, "by": evil}}}}})
+			"candidates": []any{map[string]any{"name": evil, "outcome": evil, "answers": []any{map[string]any{"type": evil, "records": []string{evil}, "reasons": []string{evil}, "by": evil}}}}})
 	})})
 	e := url.QueryEscape(evil)
 	for _, path := range []string{"/", "/services", "/services?q=" + e + "&state=" + e, "/explain?name=" + e + "&from=" + e + "&ndots=" + e, "/ndots?names=" + e + "&from=" + e + "&resolver=" + e + "&delay=" + e} {
@@ -275,6 +286,10 @@ func TestEscapes(t *testing.T) {
 		if strings.Contains(body, "<script>") || strings.Contains(body, `"'>`) || !strings.Contains(body, "alert(1)") {
 			t.Errorf("%s: not escaped:\n%s", path, body)
 		}
+	}
+	// What the script fetches is no page, whoever opens it.
+	if _, body, header := get(t, h, "/live.json"); header.Get("Content-Type") != "application/json" || header.Get("X-Content-Type-Options") != "nosniff" || strings.Contains(body, "<script>") {
+		t.Errorf("/live.json: %v\n%s", header, body)
 	}
 }
 

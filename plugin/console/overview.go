@@ -132,7 +132,10 @@ func (v *view) shares(ch change) {
 
 // oldest is the age of the data of the source whose are the oldest, "" where there are none.
 func oldest(ch change) string {
-	most := -1.0
+	if len(ch.to.values["age"]) == 0 {
+		return ""
+	}
+	most := 0.0
 	for label := range ch.to.values["age"] {
 		most = max(most, ch.to.value("age", label))
 	}

@@ -49,7 +49,7 @@ func TestScreenshots(t *testing.T) {
 		{"console-services.png", d.page + "services", 1200, 1000, "light"},
 		{"console-services-narrow.png", d.page + "services?q=web", 390, 844, "dark"},
 		{"console-explain.png", d.page + "explain?name=web-wrong-port.service-lab&from=default", 1200, 1150, "light"},
-		{"console-explain-dark.png", d.page + "explain?name=web-no-endpoints&from=service-lab", 1200, 900, "dark"},
+		{"console-explain-dark.png", d.page + "explain?name=web-no-endpoints&from=service-lab", 1200, 980, "dark"},
 		{"console-ndots.png", d.page + measured, 1200, 1480, "light"},
 		{"console-ndots-narrow.png", d.page + measured, 390, 844, "dark"},
 		{"ndots-report.png", "file://" + report, 1120, 1100, "light"},

@@ -13,6 +13,8 @@ import (
 	"time"
 	"unicode"
 
+	"sigs.k8s.io/yaml"
+
 	"github.com/clusterdns/clusterdns/cmd/clusterdns/snapshot"
 )
 
@@ -93,7 +95,7 @@ func (s *settings) dump(ctx context.Context, to io.Writer) error {
 	}
 	out := bufio.NewWriter(to)
 	fmt.Fprint(out, header(time.Now(), from, s.anonymize))
-	w := &writer{to: out, names: renaming(s.anonymize, snap.Zones())}
+	w := &writer{to: out, encode: yaml.Marshal, names: renaming(s.anonymize, snap.Zones())}
 	for _, v := range snap.Inventories() {
 		if !v.PodsKnown {
 			fmt.Fprintln(out, "# Pods are missing: the API server does not let them be listed, or the manifests have none.")

@@ -1,6 +1,8 @@
 package dump
 
 import (
+	"bufio"
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -13,6 +15,8 @@ import (
 	"strings"
 	"time"
 	"unicode"
+
+	"sigs.k8s.io/yaml"
 )
 
 // adminPort is the port of the directive console unless it says another.
@@ -68,10 +72,33 @@ func fetch(ctx context.Context, addr string, anonymize bool, to io.Writer) error
 	if err := complaint(addr, resp); err != nil {
 		return err
 	}
-	if _, err := io.Copy(to, resp.Body); err != nil {
+	if err := beautify(to, resp.Body); err != nil {
 		return fmt.Errorf("%s: the dump is not whole: %w", addr, err)
 	}
 	return nil
+}
+
+// maxLine bounds a line of a dump: an EndpointSlice of 1000 endpoints has some 150 kB.
+const maxLine = 16 << 20
+
+// beautify writes what a server sends, lines of JSON between comments and marks of documents, as other dumps are.
+func beautify(to io.Writer, from io.Reader) error {
+	lines, out := bufio.NewScanner(from), bufio.NewWriter(to)
+	lines.Buffer(nil, maxLine)
+	for lines.Scan() {
+		text := lines.Bytes()
+		if len(text) > 0 && text[0] == '{' {
+			var err error
+			if text, err = yaml.JSONToYAML(text); err != nil {
+				return errors.Join(err, out.Flush())
+			}
+			text = bytes.TrimSuffix(text, []byte("\n"))
+		}
+		if _, err := fmt.Fprintf(out, "%s\n", text); err != nil {
+			return err
+		}
+	}
+	return errors.Join(lines.Err(), out.Flush())
 }
 
 // complaint is what is wrong with an answer that is not a dump.

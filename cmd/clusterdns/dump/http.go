@@ -2,6 +2,7 @@ package dump
 
 import (
 	"bufio"
+	"encoding/json"
 	"fmt"
 	"io"
 	"iter"
@@ -26,7 +27,7 @@ type cluster interface {
 	Objects(yield func(kubernetes.Object) bool)
 }
 
-// Served gives, over HTTP, what the kubernetes directives of a server have in memory, as manifests: GET /dump[?anonymize=true]. listeners are what is served at the
+// Served gives, over HTTP, what the kubernetes directives of a server have in memory, as manifests, each a line of JSON: GET /dump[?anonymize=true]. listeners are what is served at the
 // moment. It writes while it walks through the objects and keeps none of them; anonymizing keeps every name and address once, with what it becomes.
 // The answer is the whole cluster, so the handler belongs on an address that strangers do not reach. It changes nothing.
 func Served(listeners func() []server.Listener) http.Handler {
@@ -114,7 +115,7 @@ func writeMemory(to io.Writer, now time.Time, clusters []cluster, anonymize bool
 			}
 		}
 	}
-	w := &writer{to: out, names: renaming(anonymize, zones)}
+	w := &writer{to: out, encode: line, names: renaming(anonymize, zones)}
 	for _, c := range clusters {
 		if c.Stale() {
 			fmt.Fprintln(out, "# The API server has not been read since the start: this is from the server's snapshot, and may be old.")
@@ -124,6 +125,12 @@ func writeMemory(to io.Writer, now time.Time, clusters []cluster, anonymize bool
 		}
 	}
 	return out.Flush()
+}
+
+// line is an object as JSON, which is YAML too: a server has better things to do than to make it beautiful, which takes ten times as long.
+func line(o any) ([]byte, error) {
+	b, err := json.Marshal(o)
+	return append(b, '\n'), err
 }
 
 // memory writes the objects of a server. It leaves out what is in a namespace that the server does not see, whose names it does not answer either: read from

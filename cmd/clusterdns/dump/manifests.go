@@ -9,8 +9,6 @@ import (
 	"strconv"
 	"strings"
 
-	"sigs.k8s.io/yaml"
-
 	"github.com/clusterdns/clusterdns/kubernetes"
 )
 
@@ -67,6 +65,7 @@ func (o object) put(field string, value any) {
 // writer writes objects, one at a time: what it keeps is what the renamer does.
 type writer struct {
 	to     io.Writer
+	encode func(any) ([]byte, error) // one object, with a line feed at its end
 	names  renamer
 	slices int // written so far
 	err    error
@@ -116,7 +115,7 @@ func (w *writer) document(version, kind string, meta object, spec, status object
 			o.put(k, v)
 		}
 	}
-	text, err := yaml.Marshal(o)
+	text, err := w.encode(o)
 	if err == nil {
 		_, err = fmt.Fprintf(w.to, "---\n%s", text)
 	}

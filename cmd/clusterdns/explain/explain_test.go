@@ -78,7 +78,7 @@ func layered(t *testing.T, upstream string) string {
 	}
 	file := filepath.Join(t.TempDir(), "Corefile")
 	text := "secret.example.com:1053 {\n acl {\n  block type A net 10.244.6.0/24\n }\n forward . " + upstream + "\n}\n" +
-		"dead.example.com:1053 {\n forward . 127.0.0.1:1\n}\n" +
+		"dead.example.com:1053 {\n forward . 127.0.0.1:1\n}\ntls.example.com:1053 {\n forward . tls://127.0.0.1\n}\n" +
 		strings.Replace(string(plain), ".:1053 {\n", `.:1053 {
  rewrite name exact old-db.example.com mysql.service-lab.svc.cluster.local
  template IN A made.example.com {

@@ -1,6 +1,7 @@
 package explain
 
 import (
+	"net"
 	"net/netip"
 	"slices"
 	"strings"
@@ -105,12 +106,19 @@ func (e *Explainer) askUpstream(x *Explanation, name string) {
 		servers = e.upstreams(canonical)
 	}
 	for _, s := range servers[:min(len(servers), maxListed)] {
+		if host, port, err := net.SplitHostPort(s); err == nil && port == dotPort {
+			x.next("dig +tls @%s %s", quote(host), quote(name))
+			continue
+		}
 		x.next("clusterdns explain -server %s %s", quote(s), quote(name))
 	}
 	if len(servers) == 0 {
 		x.kubectl("-n kube-system logs -l k8s-app=kube-dns --tail=50")
 	}
 }
+
+// dotPort is the port of DNS over TLS (RFC 7858), where nobody answers plain DNS.
+const dotPort = "853"
 
 // upstreams are the servers that names like this one are forwarded to.
 func (e *Explainer) upstreams(name wire.Canonical) (servers []string) {

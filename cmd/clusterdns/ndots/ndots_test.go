@@ -83,6 +83,13 @@ func TestRun(t *testing.T) {
 	if err != nil || !bytes.Contains(page, []byte("api.example.com.default.svc.cluster.local.")) || bytes.Contains(page, []byte("://")) {
 		t.Errorf("the page has no waterfall, or asks for something: %v", err)
 	}
+	evil := filepath.Join(t.TempDir(), "evil.html")
+	if _, _, errs := run(t, "-server", server, "-ndots", "1", "-rounds", "1", "-html", evil, "<script>alert(1)</script>.example.com", "web.prod"); errs != "" {
+		t.Errorf("a hostile name: %s", errs)
+	}
+	if page, err := os.ReadFile(evil); err != nil || bytes.Contains(page, []byte("<script")) || !bytes.Contains(page, []byte("&lt;script&gt;")) {
+		t.Errorf("a hostile name is not escaped: %v\n%s", err, page)
+	}
 	for _, format := range []string{"table", "csv"} {
 		if status, out, errs := run(t, "-server", server, "-o", format, "-rounds", "1", "-ndots", "5", "web.prod"); status != 0 || !strings.Contains(out, "glibc") {
 			t.Errorf("%s: %d %s %s", format, status, out, errs)
