@@ -43,8 +43,8 @@ func TestScreenshots(t *testing.T) {
 	<-time.After(busy)
 	const measured = "ndots?names=web-svc.service-lab+api.example.com&delay=5ms"
 	for _, s := range []shot{
-		{"console-overview.png", d.page, 1200, 1120, "light"},
-		{"console-overview-dark.png", d.page, 1200, 1120, "dark"},
+		{"console-overview.png", d.page, 1200, 1200, "light"},
+		{"console-overview-dark.png", d.page, 1200, 1200, "dark"},
 		{"console-overview-narrow.png", d.page, 390, 844, "light"},
 		{"console-services.png", d.page + "services", 1200, 1000, "light"},
 		{"console-services-narrow.png", d.page + "services?q=web", 390, 844, "dark"},
