@@ -79,6 +79,26 @@ func (m *question) append(b []byte, id uint16, plain bool) []byte {
 	return b
 }
 
+// padTo is what questions over TLS are padded to a multiple of, so that their length does not tell which name is asked for (RFC 8467 4.1).
+const padTo = 128
+
+// optPadding is the EDNS option of RFC 7830, and optHead the length of an option's code and length.
+const (
+	optPadding = 12
+	optHead    = 4
+)
+
+// appendPadded is append with the padding option at the end of OPT, which is the end of the message.
+func (m *question) appendPadded(b []byte, id uint16) []byte {
+	at := len(b)
+	b = m.append(b, id, false)
+	rdata := b[at+len(m.msg)-m.opt+optLen-2:]
+	pad := (padTo - (len(m.msg)+optHead)%padTo) % padTo
+	binary.BigEndian.PutUint16(rdata, uint16(m.opt-optLen+optHead+pad))
+	b = append(b, 0, optPadding, byte(pad>>8), byte(pad))
+	return append(b, make([]byte, pad)...)
+}
+
 // fit is how the question in a reply compares with ours.
 type fit uint8
 

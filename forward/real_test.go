@@ -92,12 +92,30 @@ func (c *counting) Accept() (net.Conn, error) {
 	return conn, err
 }
 
+// padded says whether the length of a question tells nothing (RFC 8467 4.1): a multiple of 128, by zeros in an option at its end.
+func padded(q *dns.Msg) error {
+	b, err := q.Pack()
+	if err != nil {
+		return err
+	}
+	if opt := q.IsEdns0(); len(b)%128 == 0 && opt != nil && len(opt.Option) == 1 && opt.Option[0].Option() == dns.EDNS0PADDING {
+		return nil
+	}
+	return fmt.Errorf("%d bytes, not padded: %v", len(b), q)
+}
+
 func TestOverTLS(t *testing.T) {
 	t.Parallel()
 	cert, ca, key := certificate(t, "dns.example")
 	pool := x509.NewCertPool()
 	pool.AddCert(cert.Leaf)
-	addr, conns := overTLSUpstream(t, &tls.Config{Certificates: []tls.Certificate{cert}, ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: pool}, answering("192.0.2.1"))
+	answer := answering("192.0.2.1")
+	addr, conns := overTLSUpstream(t, &tls.Config{Certificates: []tls.Certificate{cert}, ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: pool}, func(w dns.ResponseWriter, q *dns.Msg) {
+		if err := padded(q); err != nil {
+			t.Error(err)
+		}
+		answer(w, q)
+	})
 	ip, port, _ := net.SplitHostPort(addr)
 	for name, line := range map[string]string{
 		"named in the address": fmt.Sprintf("forward . tls://%s%%dns.example:%s {\n tls %s %s %s\n}", ip, port, ca, key, ca),
@@ -109,7 +127,7 @@ func TestOverTLS(t *testing.T) {
 			var wg sync.WaitGroup
 			for i := range 50 {
 				wg.Go(func() {
-					m := s.Exchange(t, "udp", servertest.Query(fmt.Sprintf("n%d.example.org.", i), dns.TypeA, 1232))
+					m := s.Exchange(t, "udp", servertest.Query(strings.Repeat("n", i+1)+strings.Repeat(".long-label-of-a-name", i%4*2)+".example.org.", dns.TypeA, 1232))
 					if m.Rcode != dns.RcodeSuccess || len(m.Answer) != 1 {
 						t.Errorf("got\n%v", m)
 					}

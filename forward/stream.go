@@ -79,7 +79,11 @@ func (t *streams) put(a *attempt, now time.Time) error {
 	s.used = now
 	n := len(s.out)
 	s.out = append(s.out, 0, 0)
-	s.out = a.x.question.append(s.out, id, a.plain)
+	if a.over == overTLS && !a.plain {
+		s.out = a.x.question.appendPadded(s.out, id)
+	} else {
+		s.out = a.x.question.append(s.out, id, a.plain)
+	}
 	binary.BigEndian.PutUint16(s.out[n:], uint16(len(s.out)-n-2))
 	select {
 	case s.wake <- struct{}{}:
