@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -153,6 +154,51 @@ func TestReloadKeepsWhatDidNotChange(t *testing.T) {
 	u.ask("example.org", dns.TypeA)
 	if n := asked.Load(); n == before {
 		t.Error("a cache with other options has the answers of the one before")
+	}
+}
+
+// TestUpstreamInLog: the label forward/upstream says who answered: of two upstreams the one that did, and nobody where none was asked, or where all failed.
+func TestUpstreamInLog(t *testing.T) {
+	t.Parallel()
+	good, _ := counting(t)
+	refusing := servertest.Upstream(t, func(w dns.ResponseWriter, q *dns.Msg) { _ = w.WriteMsg(new(dns.Msg).SetRcode(q, dns.RcodeRefused)) })
+	closed, err := net.ListenPacket("udp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	closed.Close()
+	u := instance(t)
+	u.start(`. {
+    bind 127.0.0.1
+    metadata
+    log . "logged {name} {rcode} {/forward/upstream}"
+    forward . ` + refusing + " " + good + ` {
+        policy sequential
+        failover REFUSED
+    }
+    forward refused.org ` + refusing + `
+    forward down.org ` + closed.LocalAddr().String() + `
+    cache
+}
+`)
+	for _, n := range []string{"www.example.org.", "www.example.org.", "www.refused.org.", "www.down.org."} {
+		u.ask(n, dns.TypeA)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	if err := u.Stop(ctx); err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for line := range strings.Lines(u.log.String()) {
+		if _, text, ok := strings.Cut(line, "logged "); ok {
+			got = append(got, strings.TrimSpace(text))
+		}
+	}
+	slices.Sort(got) // workers write their lines each for itself
+	want := []string{"www.down.org. SERVFAIL -", "www.example.org. NOERROR -", "www.example.org. NOERROR " + good, "www.refused.org. REFUSED " + refusing}
+	if !slices.Equal(got, want) {
+		t.Errorf("logged %q, want %q", got, want)
 	}
 }
 

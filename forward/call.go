@@ -23,7 +23,8 @@ type call struct {
 // result is what came of a question. The message lives until the calls that wait for it have been told.
 type result struct {
 	msg      []byte
-	partial  bool // TC is set, and TCP did not give the rest
+	partial  bool   // TC is set, and TCP did not give the rest
+	from     string // the upstream that the message is of
 	err      error
 	panicked *caught
 }

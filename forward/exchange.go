@@ -55,6 +55,7 @@ type progress struct {
 	last     error
 	best     *message // a reply to fall back on
 	partial  bool     // best is cut off
+	from     string   // the upstream that best, or the answer, is of
 
 	asking  bool // open has been called
 	decided bool // there is a result, and nothing more is to happen
@@ -139,7 +140,7 @@ func (x *exchange) settled(a *attempt) {
 	now := time.Now()
 	if x.settle(a, now) {
 		m := a.msg
-		a.msg = nil
+		a.msg, x.from = nil, a.up.to
 		x.decide(m, nil)
 		return
 	}
@@ -216,7 +217,7 @@ func (x *exchange) decide(m *message, err error) {
 	}
 	x.decided, x.msg, x.result = true, m, result{err: err}
 	if m != nil {
-		x.result = result{msg: m.b, partial: x.partial && m.b[2]&byte(wire.FlagTC>>8) != 0}
+		x.result = result{msg: m.b, partial: x.partial && m.b[2]&byte(wire.FlagTC>>8) != 0, from: x.from}
 	}
 	x.leaving = 1 // land
 	for _, a := range x.atts[:x.n] {
@@ -397,7 +398,7 @@ func (x *exchange) keep(a *attempt, partial bool) {
 		return
 	}
 	x.group.recycle(x.best)
-	x.best, x.partial = a.msg, partial
+	x.best, x.partial, x.from = a.msg, partial, a.up.to
 	a.msg = nil
 }
 

@@ -19,7 +19,7 @@ import (
 // taken are the flags that an upstream's reply decides about.
 const taken = wire.FlagAA | wire.FlagRA | wire.FlagAD
 
-// Forward is all forward lines of one server block. It implements server.Parker and server.Runner.
+// Forward is all forward lines of one server block. It implements server.Parker, server.Runner and server.MetadataProvider.
 type Forward struct {
 	groups []*group // those with the longest zone first, else in the order written
 	life   *lifetime
@@ -69,6 +69,17 @@ func (f *Forward) from(i int, q *server.Query) int {
 	return -1
 }
 
+// labelUpstream is the label of metadata that CoreDNS has.
+const labelUpstream = "forward/upstream"
+
+// Metadata implements server.MetadataProvider: which upstream's reply the answer is made of, "" if it is made of none.
+func (f *Forward) Metadata(q *server.Query, label string) (value string, known bool) {
+	if label != labelUpstream {
+		return "", false
+	}
+	return q.Upstream, true
+}
+
 // refuse answers a query over max_concurrent.
 func (g *group) refuse(r *server.Reply) server.Verdict {
 	g.metrics.rejects.Inc()
@@ -92,6 +103,7 @@ func (g *group) goesOn(res *result) bool {
 // no fault of the query.
 func (g *group) answer(r *server.Reply, q *server.Query, res *result) server.Verdict {
 	err := res.err
+	q.Upstream = res.from
 	if err == nil && res.partial && q.Transport != server.UDP {
 		err = errCut
 	}

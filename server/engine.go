@@ -201,7 +201,7 @@ func (e *engine) process(s *slab) outcome {
 	if err != nil || h.Flags&wire.FlagQR != 0 {
 		return silent
 	}
-	q.ID, q.Flags, q.EDNS, q.ToUpstream = h.ID, h.Flags, wire.EDNS{}, nil
+	q.ID, q.Flags, q.EDNS, q.ToUpstream, q.Upstream = h.ID, h.Flags, wire.EDNS{}, nil, ""
 	q.Block, q.chain, q.cursor, q.follows, q.ref, q.shuffle, q.qend, q.depth, q.took = nil, nil, 0, 0, NoRef, false, 0, 0, 0
 	if rc := q.parse(h); rc != wire.RCodeNoError {
 		e.begin(s)

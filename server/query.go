@@ -47,6 +47,9 @@ type Query struct {
 	// passed on. It must outlive the query's handlers.
 	ToUpstream []byte
 
+	// Upstream is the server, as its address and port, whose reply the answer is made of; "" if it is made of none, as far as it has come.
+	Upstream string
+
 	Client    netip.AddrPort // who asked; without a zone for IPv6 link-local addresses
 	Local     netip.AddrPort // the address that was asked; the port alone where the system does not tell
 	Transport Transport
