@@ -17,7 +17,7 @@ import (
 // TestParkedMemory has 4,000 queries wait for an upstream that is silent, for different names and for one. What they take is bounded: there
 // is no goroutine for any of them, and no buffer larger than they need.
 func TestParkedMemory(t *testing.T) { // alone: it looks at the whole process
-	const n = 4000
+	const n, each = 4000, 200 // queries, and how many by one connection: fewer than may wait there
 	for what, c := range map[string]struct {
 		name func(i int) string
 		most int // bytes each
@@ -32,34 +32,37 @@ func TestParkedMemory(t *testing.T) { // alone: it looks at the whole process
 			}
 			defer upstream.Close()
 			s := serving(t, running(t, "forward . "+upstream.LocalAddr().String()+" {\n prefer_udp\n}"))
-			conn, err := net.Dial("tcp", s.Addr)
-			if err != nil {
-				t.Fatal(err)
+			clients := make([]*dns.Conn, n/each)
+			for i := range clients {
+				conn, err := net.Dial("tcp", s.Addr)
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer conn.Close()
+				clients[i] = &dns.Conn{Conn: conn}
+				_ = conn.SetDeadline(time.Now().Add(20 * time.Second))
 			}
-			defer conn.Close()
-			client := &dns.Conn{Conn: conn}
-			_ = client.SetDeadline(time.Now().Add(20 * time.Second))
-			if err := client.WriteMsg(servertest.Query("first.example.org.", dns.TypeA, 1232)); err != nil {
+			if err := clients[0].WriteMsg(servertest.Query("first.example.org.", dns.TypeA, 1232)); err != nil {
 				t.Fatal(err)
 			}
 			awaitParked(t, s, 1)
 			goroutines, bytes := runtime.NumGoroutine(), used()
 			for i := range n {
-				if err := client.WriteMsg(servertest.Query(c.name(i), dns.TypeA, 1232)); err != nil {
+				if err := clients[i%len(clients)].WriteMsg(servertest.Query(c.name(i), dns.TypeA, 1232)); err != nil {
 					t.Fatal(err)
 				}
 			}
 			awaitParked(t, s, n+1)
-			each := (used() - bytes) / n
-			t.Logf("%d bytes each", each)
-			if each > c.most {
-				t.Errorf("%d bytes for a query that waits, want %d at the most", each, c.most)
+			took := (used() - bytes) / n
+			t.Logf("%d bytes each", took)
+			if took > c.most {
+				t.Errorf("%d bytes for a query that waits, want %d at the most", took, c.most)
 			}
 			if now := runtime.NumGoroutine(); now > goroutines+n/10 {
 				t.Errorf("%d goroutines, %d before", now, goroutines)
 			}
-			for range n + 1 {
-				if m, err := client.ReadMsg(); err != nil || m.Rcode != dns.RcodeServerFailure {
+			for i := range n + 1 { // the last one is the one more of the first
+				if m, err := clients[i%len(clients)].ReadMsg(); err != nil || m.Rcode != dns.RcodeServerFailure {
 					t.Fatalf("%v, %v", m, err)
 				}
 			}
