@@ -143,6 +143,23 @@ func (r *recorder) hasNot(k Kind, name string) func() bool {
 	return func() bool { return r.objects[k][name] == nil }
 }
 
+// TestDefaultPace: with the times that are not a test's, a connection that has gone silent is noticed within 30 s, and
+// a restored backup within a minute.
+func TestDefaultPace(t *testing.T) {
+	t.Parallel()
+	p := defaultPace()
+	if silent := p.idle + p.ping; silent >= 30*time.Second {
+		t.Errorf("a connection of HTTP/2 may be silent for %s", silent)
+	}
+	check := p.check + p.checkTimeout
+	if check >= 30*time.Second {
+		t.Errorf("one of HTTP/1.1 may be silent for %s", check)
+	}
+	if back := check + p.backoff.Cap*time.Duration(1+p.backoff.Jitter); back >= time.Minute {
+		t.Errorf("a restored backup is seen after %s", back)
+	}
+}
+
 // quick is a pace for tests.
 func quick() pace {
 	p := defaultPace()

@@ -4,6 +4,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -181,9 +182,10 @@ func corefile(t *testing.T, text string) (dir, path string) {
 }
 
 const (
-	whoami    = ". {\n    bind 127.0.0.1\n    whoami\n}\n"
-	orgOnly   = "example.org {\n    bind 127.0.0.1\n    reload\n    whoami\n}\n"
-	everybody = ". {\n    bind 127.0.0.1\n    reload\n    whoami\n}\n"
+	whoami = ". {\n    bind 127.0.0.1\n    whoami\n}\n"
+	// The interval is longer than any test: what changes is noticed as the system tells of it, or not at all.
+	orgOnly   = "example.org {\n    bind 127.0.0.1\n    reload 1h\n    whoami\n}\n"
+	everybody = ". {\n    bind 127.0.0.1\n    reload 1h\n    whoami\n}\n"
 )
 
 func TestServesAndStops(t *testing.T) {
@@ -434,9 +436,7 @@ func TestReloadByFile(t *testing.T) {
 		began := time.Now()
 		write(t, path, text)
 		p.find("Reloading complete", i+1)
-		if took := time.Since(began); took > 2*time.Second {
-			t.Errorf("reload %d took %s", i, took)
-		}
+		t.Logf("reload %d took %s", i, time.Since(began).Round(time.Millisecond)) // at the most 2 s, where the machine has time
 	}
 	p.until(addr, "example.com.", dns.RcodeRefused)
 
@@ -479,13 +479,41 @@ func TestReloadByLink(t *testing.T) {
 	began := time.Now()
 	version("..2", orgOnly)
 	p.find("Reloading complete", 1)
-	if took := time.Since(began); took > 2*time.Second {
-		t.Errorf("the reload took %s", took)
-	}
+	t.Logf("the reload took %s", time.Since(began).Round(time.Millisecond))
 	p.until(addr, "example.com.", dns.RcodeRefused)
 	version("..3", everybody)
 	p.find("Reloading complete", 2)
 	p.until(addr, "example.com.", dns.RcodeSuccess)
+}
+
+// TestReloadByInterval changes the Corefile where nothing is watched, a link between two others: it is found by looking at it every interval.
+func TestReloadByInterval(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	for _, n := range []string{"links", "first", "second"} {
+		if err := os.Mkdir(filepath.Join(dir, n), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	link := func(to string) {
+		t.Helper()
+		next := filepath.Join(dir, "next")
+		if err := errors.Join(os.Symlink(to, next), os.Rename(next, filepath.Join(dir, "links", "Corefile"))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write(t, filepath.Join(dir, "first", "Corefile"), strings.Replace(everybody, "1h", "2s 1s", 1))
+	write(t, filepath.Join(dir, "second", "Corefile"), orgOnly)
+	link(filepath.Join("..", "first", "Corefile"))
+	home := t.TempDir()
+	if err := os.Symlink(filepath.Join(dir, "links", "Corefile"), filepath.Join(home, "Corefile")); err != nil {
+		t.Fatal(err)
+	}
+	p := start(t, home, "", "-p", "0")
+	addr := p.addr()
+	link(filepath.Join("..", "second", "Corefile"))
+	p.find("Reloading complete", 1)
+	p.until(addr, "example.com.", dns.RcodeRefused)
 }
 
 func TestReloadOfImport(t *testing.T) {
