@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Runs govulncheck over the binary against a vulnerability database made of the module golang.org/x/vulndb, which holds the reports themselves: what it
-# needs comes by way of the Go module proxy alone. The exit code is 3 if a known vulnerability is called.
+# Runs govulncheck over the binary as the image has it, which is built with the newest Go of the line that the Dockerfile names. The database is made of the
+# module golang.org/x/vulndb, which holds the reports themselves: what is needed comes by way of the Go module proxy alone. The exit code is 3
+# if a known vulnerability is called.
 #
 #   bash test/vuln/run.sh [PACKAGE...]
 set -euo pipefail
@@ -19,6 +20,10 @@ if [ ! -d "$reports/data/osv" ]; then
     echo "$version has no reports in data/osv" >&2
     exit 2
 fi
+# VULN_GO=local judges what the installed Go would build.
+line=$(sed -n 's/^ARG GO_VERSION=//p' Dockerfile)
+newest=$(go list -m -versions go | tr ' ' '\n' | grep -E "^${line//./\\.}(\\.[0-9]+)?$" | tail -n 1)
+export GOTOOLCHAIN=${VULN_GO:-go$newest}
 echo "database: $version, $(find "$reports/data/osv" -name 'GO-*.json' | wc -l) reports; $(go version)"
 if [ $# -eq 0 ]; then
     set -- ./cmd/clusterdns
