@@ -1,7 +1,7 @@
 # Short names for what CONTRIBUTING.md describes; nothing here does more than its one command.
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 
-.PHONY: build test race lint ci demo e2e screenshots fuzz vuln soak steady freshness
+.PHONY: build test race lint ci demo e2e screenshots fuzz vuln soak steady freshness memory
 
 build: ## the binary, static, as it is in the image
 	CGO_ENABLED=0 go build -trimpath -ldflags "-s -w -X main.version=$(VERSION)" -o bin/clusterdns ./cmd/clusterdns
@@ -35,6 +35,9 @@ soak: ## an hour of load, churn, reloads and malformed packets
 
 freshness: ## from a change in the API to the answer under load, and what changes do to queries; for a quiet machine
 	go test -count=1 -v -timeout 30m ./test/freshness -changes 2000 -seconds 60 -rate 10000 -judge
+
+memory: ## what 8,000 Services, 75,000 endpoints and as many Pods take, lists streamed and in pages
+	go test -count=1 -v -timeout 30m ./test/memory -services 8000 -endpoints 75000 -pods 75000 -judge
 
 steady: ## 20,000 queries a second through reloads, a bad Corefile, an API restart, a stop, and the replacement of replicas: nothing is lost
 	STEADY_RATE=20000 go test -count=1 -v ./test/steady

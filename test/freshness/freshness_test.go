@@ -29,6 +29,7 @@ import (
 	"github.com/clusterdns/clusterdns/kubernetes/kubetest"
 	"github.com/clusterdns/clusterdns/server/servertest"
 	"github.com/clusterdns/clusterdns/test/internal/load"
+	"github.com/clusterdns/clusterdns/test/internal/process"
 )
 
 var (
@@ -152,17 +153,7 @@ func start(t *testing.T) *world {
 		objects = append(objects, service(i), slice(i, 0))
 	}
 	w := &world{api: kubetest.Start(t, objects...)}
-	dir := t.TempDir()
-	bin, conf := filepath.Join(dir, "clusterdns"), filepath.Join(dir, "Corefile")
-	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", bin, "github.com/clusterdns/clusterdns/cmd/clusterdns").CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, port, _ := net.SplitHostPort(ln.Addr().String())
-	ln.Close()
+	bin, conf, port := process.Build(t), filepath.Join(t.TempDir(), "Corefile"), process.FreePort(t)
 	w.addr = "127.0.0.1:" + port
 	if err := os.WriteFile(conf, fmt.Appendf(nil, corefile, port, w.api.Kubeconfig(w.api.Addr(), kubetest.Token)), 0o600); err != nil {
 		t.Fatal(err)

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/miekg/dns"
+
+	"github.com/clusterdns/clusterdns/test/internal/large"
 )
 
 // patience is how long a change may take to be answered before the measurement is given up.
@@ -42,13 +44,13 @@ func (a *api) change(service int, address string, conn *dns.Conn) (sent, replied
 	var done time.Time
 	failed := make(chan error, 1)
 	go func() {
-		err := a.call(http.MethodPatch, "/apis/discovery.k8s.io/v1/namespaces/"+namespace(service)+"/endpointslices/"+sliceName(service), "merge-patch+json",
+		err := a.call(http.MethodPatch, "/apis/discovery.k8s.io/v1/namespaces/"+large.Namespace(service)+"/endpointslices/"+large.SliceName(service), "merge-patch+json",
 			object{"endpoints": []object{{"addresses": []string{address}, "conditions": object{"ready": true}}}})
 		done = time.Now()
 		failed <- err
 	}()
 	m := new(dns.Msg)
-	m.SetQuestion(serviceName(service)+"."+namespace(service)+".svc.cluster.local.", dns.TypeA)
+	m.SetQuestion(large.ServiceName(service)+"."+large.Namespace(service)+".svc.cluster.local.", dns.TypeA)
 	want := net.ParseIP(address)
 	for time.Since(began) < patience {
 		_ = conn.SetDeadline(time.Now().Add(time.Second))

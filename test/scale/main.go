@@ -23,10 +23,9 @@ import (
 	"time"
 
 	"sigs.k8s.io/yaml"
-)
 
-// namespaces is over how many namespaces the objects are spread.
-const namespaces = 40
+	"github.com/clusterdns/clusterdns/test/internal/large"
+)
 
 func main() {
 	log.SetFlags(0)
@@ -114,7 +113,7 @@ func newAPI(file string) (*api, error) {
 
 type object map[string]any
 
-func (a *api) call(method, path, kind string, in object) error {
+func (a *api) call(method, path, kind string, in any) error {
 	body, err := json.Marshal(in)
 	if err != nil {
 		return err
@@ -137,80 +136,25 @@ func (a *api) call(method, path, kind string, in object) error {
 	return fmt.Errorf("%s %s: %s: %s", method, path, reply.Status, text)
 }
 
-func namespace(i int) string   { return fmt.Sprintf("team-%02d", i%namespaces) }
-func serviceName(i int) string { return fmt.Sprintf("service-%05d", i) }
-func sliceName(i int) string   { return serviceName(i) + "-x7k2p" }
-
 func (a *api) fill(workers, services, endpoints, big int) error {
-	err := each(workers, namespaces, func(i int) error {
-		if err := a.call(http.MethodPost, "/api/v1/namespaces", "json", object{"metadata": object{"name": namespace(i)}}); err != nil {
+	err := each(workers, large.Namespaces, func(i int) error {
+		if err := a.call(http.MethodPost, "/api/v1/namespaces", "json", object{"metadata": object{"name": large.Namespace(i)}}); err != nil {
 			return err
 		}
-		return a.call(http.MethodPost, "/api/v1/namespaces/"+namespace(i)+"/serviceaccounts", "json", object{"metadata": object{"name": "default"}})
+		return a.call(http.MethodPost, "/api/v1/namespaces/"+large.Namespace(i)+"/serviceaccounts", "json", object{"metadata": object{"name": "default"}})
 	})
 	return cmp.Or(err, each(workers, services, func(i int) error {
-		first, n := share(i, services, endpoints, big)
-		return cmp.Or(a.service(i), a.slice(i, first, n))
+		first, n := large.Share(i, services, endpoints, big)
+		ns := large.Namespace(i)
+		return cmp.Or(a.call(http.MethodPost, "/api/v1/namespaces/"+ns+"/services", "json", large.Service(i, "")),
+			a.call(http.MethodPost, "/apis/discovery.k8s.io/v1/namespaces/"+ns+"/endpointslices", "json", large.Slice(i, first, n)))
 	}))
-}
-
-// share is which of the endpoints are Service i's.
-func share(i, services, endpoints, big int) (first, n int) {
-	const full = 100 // what the control plane puts into one slice
-	if i < big {
-		return i * full, full
-	}
-	rest, of := endpoints-big*full, services-big
-	from, to := rest*(i-big)/of, rest*(i-big+1)/of
-	return big*full + from, to - from
-}
-
-// service creates Service i. Every tenth is headless.
-func (a *api) service(i int) error {
-	spec := object{
-		"selector": object{"app": serviceName(i)},
-		"ports":    []object{{"name": "http", "port": 80, "targetPort": 8080}, {"name": "metrics", "port": 9090, "targetPort": 9090}},
-	}
-	if i%10 == 9 {
-		spec["clusterIP"] = "None"
-	}
-	return a.call(http.MethodPost, "/api/v1/namespaces/"+namespace(i)+"/services", "json",
-		object{"metadata": object{"name": serviceName(i), "labels": labels(i)}, "spec": spec})
-}
-
-func labels(i int) object {
-	return object{"app.kubernetes.io/name": serviceName(i), "app.kubernetes.io/managed-by": "Helm", "team": namespace(i)}
-}
-
-func address(i int) string { return fmt.Sprintf("10.%d.%d.%d", 128+i>>16, i>>8&255, i&255) }
-
-func (a *api) slice(i, first, n int) error {
-	l := labels(i)
-	l["kubernetes.io/service-name"] = serviceName(i)
-	eps := make([]object, n)
-	for j := range eps {
-		e := first + j
-		eps[j] = object{
-			"addresses":  []string{address(e)},
-			"conditions": object{"ready": true, "serving": true, "terminating": false},
-			"nodeName":   fmt.Sprintf("node-%04d.example.internal", e%1000),
-			"zone":       fmt.Sprintf("eu-central-1%c", 'a'+e%3),
-			"targetRef": object{"kind": "Pod", "namespace": namespace(i), "name": fmt.Sprintf("%s-6d4f7c9b8-%05d", serviceName(i), e),
-				"uid": fmt.Sprintf("b2a1f7c4-9d1e-4b57-8a3b-%012d", e)},
-		}
-	}
-	return a.call(http.MethodPost, "/apis/discovery.k8s.io/v1/namespaces/"+namespace(i)+"/endpointslices", "json", object{
-		"metadata":    object{"name": sliceName(i), "labels": l},
-		"addressType": "IPv4",
-		"endpoints":   eps,
-		"ports":       []object{{"name": "http", "port": 8080, "protocol": "TCP"}, {"name": "metrics", "port": 9090, "protocol": "TCP"}},
-	})
 }
 
 // touch changes slice i: an endpoint comes or goes as a controller would have it, with the time at which that began.
 func (a *api) touch(i int) error {
-	return a.call(http.MethodPatch, "/apis/discovery.k8s.io/v1/namespaces/"+namespace(i)+"/endpointslices/"+sliceName(i), "merge-patch+json", object{
+	return a.call(http.MethodPatch, "/apis/discovery.k8s.io/v1/namespaces/"+large.Namespace(i)+"/endpointslices/"+large.SliceName(i), "merge-patch+json", object{
 		"metadata":  object{"annotations": object{"endpoints.kubernetes.io/last-change-trigger-time": time.Now().UTC().Format(time.RFC3339Nano)}},
-		"endpoints": []object{{"addresses": []string{address(int(time.Now().UnixNano()) & 0xffff)}, "conditions": object{"ready": true}}},
+		"endpoints": []object{{"addresses": []string{large.Address(int(time.Now().UnixNano()) & 0xffff)}, "conditions": object{"ready": true}}},
 	})
 }
