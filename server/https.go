@@ -201,7 +201,7 @@ func (h *httpSocket) drain() {
 func (h *httpSocket) wait() { h.conns.wg.Wait() }
 
 func (h *httpSocket) closeAll() {
-	h.port.Close()
+	_ = h.port.Close()
 	h.mu.Lock()
 	h.closed = true
 	h.mu.Unlock()

@@ -17,7 +17,11 @@ func TestDryRun(t *testing.T) {
 	if err != nil || len(overlays) < 5 {
 		t.Fatalf("overlays %v: %v", overlays, err)
 	}
-	for _, file := range append(overlays, "../deploy/testdata/pods-verified/kustomization.yaml") {
+	components, err := filepath.Glob("../deploy/testdata/*/kustomization.yaml")
+	if err != nil || len(components) == 0 {
+		t.Fatalf("overlays with components %v: %v", components, err)
+	}
+	for _, file := range append(overlays, components...) {
 		takes(t, "-k", filepath.Dir(file))
 	}
 	charts, err := filepath.Glob("../deploy/testdata/golden/chart-*.yaml")

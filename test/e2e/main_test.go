@@ -51,6 +51,7 @@ func enter(m *testing.M) int {
 }
 
 func outside(folders cluster.Folders) int {
+	before := cluster.Traces()
 	if os.Getenv("CLUSTERDNS_E2E_STAGE") == "" {
 		if err := cluster.Build(folders, os.Stdout); err != nil {
 			return fail(err)
@@ -63,6 +64,10 @@ func outside(folders cluster.Folders) int {
 	if err != nil {
 		return fail(err)
 	}
+	if left := cluster.NewTraces(before); len(left) > 0 {
+		return fail(fmt.Errorf("this was left behind: %q", left))
+	}
+	fmt.Println("no process, namespace, mount, interface, rule or control group of the cluster is left")
 	return code
 }
 
