@@ -4,7 +4,10 @@ import (
 	"context"
 	"errors"
 	"net"
+	"os"
+	"os/exec"
 	"runtime"
+	"strings"
 	"testing"
 
 	"github.com/miekg/dns"
@@ -116,6 +119,42 @@ func TestPanicsAnywhere(t *testing.T) {
 			if got := <-told; got != what {
 				t.Errorf("the hook was told of %q, want %q", got, what)
 			}
+		}
+	}
+}
+
+// hardEnv names the part that panics where TestDebugLetsPanicsEndTheProcess runs in a process of its own.
+const hardEnv = "SERVER_TEST_PANICS"
+
+// TestDebugLetsPanicsEndTheProcess: with the option of debug a panic of a handler, of one that waits, and of an observer ends the process and says where it was.
+func TestDebugLetsPanicsEndTheProcess(t *testing.T) {
+	t.Parallel()
+	parts := map[string]func() *server.Block{
+		"handler": func() *server.Block {
+			return servertest.Block(".", stage(handler(func(*server.Reply, *server.Query) server.Verdict { panic("the handler") })))
+		},
+		"waiter": func() *server.Block {
+			return servertest.Block(".", stage(waiter(func(context.Context, *server.Reply, *server.Query) server.Verdict { panic("the waiter") })))
+		},
+		"observer": func() *server.Block {
+			b := servertest.Block(".", stage(answerA{}))
+			b.Observers = []server.Observer{panics{}}
+			return b
+		},
+	}
+	if part := os.Getenv(hardEnv); part != "" {
+		b := parts[part]()
+		b.Options.PanicHard = true
+		s := servertest.Start(t, b)
+		_, _ = dns.Exchange(servertest.Query("x.", dns.TypeA, 0), s.Addr)
+		return // which is success, and what must not be
+	}
+	for part := range parts {
+		cmd := exec.Command(os.Args[0], "-test.run=^TestDebugLetsPanicsEndTheProcess$", "-test.count=1")
+		cmd.Env = append(os.Environ(), hardEnv+"="+part)
+		out, err := cmd.CombinedOutput()
+		if err == nil || !strings.Contains(string(out), "panic: ") || !strings.Contains(string(out), part) || !strings.Contains(string(out), "server_test.go:") {
+			t.Errorf("%s: the process ended with %v and said\n%s", part, err, out)
 		}
 	}
 }

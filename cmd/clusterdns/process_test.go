@@ -312,6 +312,20 @@ func TestQuiet(t *testing.T) {
 	}
 }
 
+// TestDebug: messages of the level debug are there with the directive, and none without.
+func TestDebug(t *testing.T) {
+	t.Parallel()
+	dir, _ := corefile(t, strings.Replace(whoami, "whoami", "debug\n    whoami", 1))
+	start(t, dir, "", "-p", "0").find(`\[DEBUG\] plugin/runtime: .*threads that run Go`, 1)
+	dir, _ = corefile(t, whoami)
+	p := start(t, dir, "", "-p", "0")
+	p.addr() // it serves: what is said at the start has been
+	p.signal(syscall.SIGTERM)
+	if p.wait(); strings.Contains(p.output(), "[DEBUG]") {
+		t.Errorf("without the directive:\n%s", p.output())
+	}
+}
+
 func TestReloadBySignal(t *testing.T) {
 	t.Parallel()
 	dir, path := corefile(t, whoami)
