@@ -28,6 +28,7 @@ import (
 	"github.com/clusterdns/clusterdns/plugin/rewrite"
 	"github.com/clusterdns/clusterdns/plugin/template"
 	"github.com/clusterdns/clusterdns/plugin/whoami"
+	"github.com/clusterdns/clusterdns/server/wire"
 )
 
 // This file has the directives that put a handler into the chain.
@@ -92,6 +93,9 @@ func buildLoadbalance(s *site, o loadbalance.Options) error {
 }
 
 func buildRewrite(s *site, rules []rewrite.Options) error {
+	for _, r := range rules {
+		s.options.AnyClass = s.options.AnyClass || r.Field == rewrite.Class
+	}
 	s.handle(rewrite.New(rules))
 	return nil
 }
@@ -135,6 +139,7 @@ func buildMinimal(s *site, o minimal.Options) error {
 func buildTemplate(s *site, o template.Options) error {
 	h, err := template.New(o, s.shared.template)
 	if err == nil {
+		s.options.AnyClass = s.options.AnyClass || o.Class != wire.ClassIN
 		s.handle(h)
 	}
 	return err

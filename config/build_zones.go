@@ -46,8 +46,29 @@ func buildFile(s *site, all []file.Options) error {
 	if err == nil {
 		s.sources = append(s.sources, f)
 		s.handle(f)
+		s.refuse("auto", "secondary")
 	}
 	return err
+}
+
+// refuse has the block refuse names that are in no zone of its file and secondary directives, unless something stands behind them: these, or what
+// answers any name.
+func (s *site) refuse(behind ...string) {
+	for _, name := range append(behind, "forward", "erratic", "whoami") {
+		if s.block.use(name) != nil {
+			return
+		}
+	}
+	var ours file.Options
+	for _, u := range s.block.Uses {
+		switch o := u.Options.(type) {
+		case file.Options:
+			ours.Zones = append(ours.Zones, o.Zones...)
+		case secondary.Options:
+			ours.Zones = append(ours.Zones, o.Zones...)
+		}
+	}
+	s.handle(file.NewRefusal(ours.Zones))
 }
 
 func buildAuto(s *site, o auto.Options) error {
@@ -64,6 +85,7 @@ func buildSecondary(s *site, all []secondary.Options) error {
 	if err == nil {
 		s.sources = append(s.sources, z)
 		s.handle(z)
+		s.refuse()
 	}
 	return err
 }

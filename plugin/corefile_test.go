@@ -58,6 +58,12 @@ func blocks(t *testing.T, corefile string) []*server.Block {
 		_ = w.WriteMsg(r)
 	})
 	text := strings.NewReplacer("CLUSTER", filepath.Join(dir, "cluster.yaml"), "ZONEFILE", filepath.Join(dir, "db.example.org"), "UPSTREAM", upstream).Replace(corefile)
+	return listening(t, dir, text)
+}
+
+// listening builds a Corefile that stands in a folder, and gives the server blocks of its first listener.
+func listening(t *testing.T, dir, text string) []*server.Block {
+	t.Helper()
 	c, err := config.Parse(config.Source{Name: "Corefile", Path: filepath.Join(dir, "Corefile"), Text: []byte(text)}, "53")
 	if err != nil {
 		t.Fatal(err)

@@ -112,7 +112,7 @@ type Options struct {
 	NoEDE     bool          // no Extended DNS Errors in replies
 	Reserved  bool          // not every client may ask for every name (acl, view): replies say nothing of names that were not asked for
 	Patience  time.Duration // cancel: how long a query may wait; 0 for the usual 5 seconds
-	AnyClass  bool          // chaos or forward is in the chain: classes other than IN are asked as well, otherwise they are REFUSED
+	AnyClass  bool          // something in the chain is for classes other than IN: they are asked as well, otherwise they are REFUSED
 }
 
 // MetadataProvider knows facts about a query by label, such as "kubernetes/client-namespace". They are computed when asked for, so a
