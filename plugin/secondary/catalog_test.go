@@ -39,7 +39,7 @@ func (c *catalogs) ServeDNS(w dns.ResponseWriter, m *dns.Msg) {
 	soa, _ := dns.NewRR(q.Name + " 5 IN SOA ns. h. 1 3600 3600 3600 5")
 	soa.(*dns.SOA).Serial = c.serials[q.Name]
 	switch {
-	case !ok:
+	case !ok || q.Qtype == dns.TypeIXFR:
 		r.Rcode = dns.RcodeRefused
 	case q.Qtype == dns.TypeSOA:
 		r.Answer = []dns.RR{soa}

@@ -1,5 +1,5 @@
 // Package secondary is the directive of that name: it answers authoritatively from zones that it transfers from other servers (AXFR, RFC
-// 5936) and keeps up to date by the timers of their SOA records (RFC 1034 4.3.5).
+// 5936; IXFR, RFC 1995) and keeps up to date by the timers of their SOA records (RFC 1034 4.3.5).
 package secondary
 
 import (

@@ -31,6 +31,8 @@ const (
 	retryJitter   = 2 * time.Second
 	// patience is how long a primary may take to answer, or between two messages of a transfer.
 	patience = 10 * time.Second
+	// changePatience is patience for what changed: who takes longer, or goes on waiting behind a lone SOA record, is asked for the whole zone.
+	changePatience = 3 * time.Second
 	// longest is how long a whole transfer may take: at 1 Mbit/s that is 75 MB.
 	longest = 10 * time.Minute
 	// leastTimer bounds the timers of an SOA record from below, for the primary's sake.
@@ -204,7 +206,7 @@ func (h *Secondary) update(ctx context.Context, origin wire.Zone, from []netip.A
 				continue
 			}
 		}
-		z, err := transfer(ctx, origin, primary)
+		z, err := transfer(ctx, origin, old, primary)
 		if err != nil {
 			errs = append(errs, fmt.Errorf("%s: %w", primary, err))
 			continue
@@ -238,8 +240,28 @@ func serialAt(ctx context.Context, origin wire.Zone, primary netip.AddrPort) (ui
 	return 0, fmt.Errorf("no SOA record in its answer, which is %s", dns.RcodeToString[r.Rcode])
 }
 
-// transfer gets a zone from a primary. The records come in order, the SOA record first and last, which miekg/dns checks.
-func transfer(ctx context.Context, origin wire.Zone, primary netip.AddrPort) (*zone.Zone, error) {
+// transfer gets a zone from a primary: what changed, or all of it where there is nothing yet or the changes cannot be had.
+func transfer(ctx context.Context, origin wire.Zone, old *zone.Zone, primary netip.AddrPort) (*zone.Zone, error) {
+	if old != nil {
+		if z, err := incremental(ctx, old, primary); err == nil {
+			return z, nil
+		}
+	}
+	m := new(dns.Msg)
+	m.SetAxfr(origin.String())
+	all, err := exchange(ctx, m, primary, patience)
+	if err != nil {
+		return nil, err
+	}
+	if len(all) < 2 {
+		return nil, errCut
+	}
+	return zone.New(origin, all)
+}
+
+// exchange gives the records of a transfer in their order. That they begin and end with the SOA record, miekg/dns checks. No message may let
+// itself be waited for longer than between.
+func exchange(ctx context.Context, m *dns.Msg, primary netip.AddrPort, between time.Duration) ([]server.Record, error) {
 	ctx, cancel := context.WithTimeout(ctx, longest)
 	defer cancel()
 	d := net.Dialer{Timeout: patience}
@@ -248,44 +270,26 @@ func transfer(ctx context.Context, origin wire.Zone, primary netip.AddrPort) (*z
 		return nil, err
 	}
 	defer context.AfterFunc(ctx, func() { conn.Close() })()
-	m := new(dns.Msg)
-	m.SetAxfr(origin.String())
-	t := dns.Transfer{Conn: &dns.Conn{Conn: conn}, ReadTimeout: patience, WriteTimeout: patience}
+	t := dns.Transfer{Conn: &dns.Conn{Conn: conn}, ReadTimeout: between, WriteTimeout: patience}
 	messages, err := t.In(m, primary.String())
 	if err != nil {
 		conn.Close()
 		return nil, err
 	}
-	all := zone.NewList()
+	var all []server.Record
 	for e := range messages {
-		if err != nil {
-			continue // until the other side sees that the connection is closed
+		if e.Error != nil && err == nil {
+			err = e.Error
 		}
-		if err = take(all, e); err != nil {
-			conn.Close()
-		}
-	}
-	if err != nil {
-		return nil, err
-	}
-	if len(all.Records()) < 2 {
-		return nil, errCut
-	}
-	return zone.New(origin, all.Records())
-}
-
-// take adds the records of one message of a transfer.
-func take(all *zone.List, e *dns.Envelope) error {
-	for _, rr := range e.RR {
-		rec, err := records.From(rr)
-		if err == nil {
-			err = all.Add(rec)
-		}
-		if err != nil {
-			return err
+		for _, rr := range e.RR {
+			rec, rerr := records.From(rr)
+			if rerr != nil && err == nil {
+				err = rerr
+			}
+			all = append(all, rec)
 		}
 	}
-	return e.Error
+	return all, err
 }
 
 // Answer answers for names in the zones. Until a zone has been transferred its names are SERVFAIL.

@@ -35,6 +35,11 @@ func (p *primary) soa() string {
 func (p *primary) ServeDNS(w dns.ResponseWriter, m *dns.Msg) {
 	r := new(dns.Msg)
 	r.SetReply(m)
+	if m.Question[0].Qtype == dns.TypeIXFR {
+		r.Rcode = dns.RcodeNotImplemented
+		_ = w.WriteMsg(r)
+		return
+	}
 	lines := []string{p.soa()}
 	if m.Question[0].Qtype == dns.TypeAXFR {
 		p.axfr.Add(1)

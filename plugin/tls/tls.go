@@ -84,6 +84,11 @@ func Rows() []directive.Option[option] {
 // Parse reads the directive.
 func Parse(in *directive.Input) (Options, error) {
 	o := Options{ClientAuth: NoCert}
+	for _, l := range in.Lines {
+		if l.Name.Text == "acme" {
+			return o, l.Name.Errorf("tls: acme is not supported: have the certificate put into files, by cert-manager for example; tls takes up new ones without a reload")
+		}
+	}
 	if n := len(in.Args); n < 2 || n > 3 {
 		return o, in.Name.Errorf("tls: takes the files of a certificate, of its key, and maybe of authorities: tls CERT KEY [CA]")
 	}

@@ -26,6 +26,7 @@ func TestParse(t *testing.T) {
 		{args: []string{"c", "k", "ca"}, option: []string{"client_auth", "require_and_verify"}, want: tls.Options{Cert: "etc/c", Key: "etc/k", CA: "etc/ca", ClientAuth: tls.RequireAndVerify}},
 		{args: []string{"c", "k"}, option: []string{"keylog", "log"}, want: tls.Options{Cert: "etc/c", Key: "etc/k", ClientAuth: tls.NoCert, KeyLog: "etc/log"}},
 		{args: []string{"c"}, err: "takes the files"},
+		{option: []string{"acme", "dns.example.org"}, err: "acme is not supported: have the certificate put into files"},
 		{args: []string{"c", "k", "ca", "x"}, err: "takes the files"},
 		{args: []string{"c", "k"}, option: []string{"client_auth", "please"}, err: `unknown word "please"`},
 		{args: []string{"c", "k"}, option: []string{"client_auth"}, err: "needs more arguments"},
