@@ -161,14 +161,14 @@ func fromKubeconfig(file, current string) (*rest.Config, error) {
 	return clientcmd.NewNonInteractiveClientConfig(*c, current, &clientcmd.ConfigOverrides{}, nil).ClientConfig()
 }
 
-// hostOf is the host and port of a URL, or of what stands for one in a kubeconfig.
+// hostOf is the host and port of a URL, or of what stands for one in a kubeconfig, without a password: it is logged.
 func hostOf(url string) string {
 	_, rest, ok := strings.Cut(url, "://")
 	if !ok {
 		rest = url
 	}
 	host, _, _ := strings.Cut(rest, "/")
-	return host
+	return host[strings.LastIndexByte(host, '@')+1:]
 }
 
 // tune sets what rest.Config has no field for.

@@ -97,7 +97,7 @@ func update() *dns.Msg {
 	return m
 }
 
-// TestUpdatesGoNowhere is CVE-2026-86003: an UPDATE that comes by a transport which nobody thought of is passed on to an upstream that trusts us.
+// TestUpdatesGoNowhere is CVE-2026-86003: an UPDATE, or a NOTIFY, that comes by a transport which nobody thought of is passed on to an upstream that trusts us.
 func TestUpdatesGoNowhere(t *testing.T) {
 	t.Parallel()
 	up, dir := &recorder{}, t.TempDir()
@@ -109,21 +109,24 @@ func TestUpdatesGoNowhere(t *testing.T) {
     cache 30
 }
 `)
-	for _, proto := range []string{"udp", "tcp"} {
-		if r := exchange(t, proto, addr, update()); r.Rcode != dns.RcodeNotImplemented || r.Opcode != dns.OpcodeUpdate {
-			t.Errorf("UPDATE over %s: %v", proto, r.MsgHdr)
-		}
-	}
 	secure := start(t, dir, "tls://.:0 {\n bind 127.0.0.1\n tls DIR/cert.pem DIR/key.pem\n forward . "+to+"\n}\n")
-	c := dns.Client{Net: "tcp-tls", Timeout: patience, TLSConfig: &tls.Config{InsecureSkipVerify: true}} // the certificate is the test's own
-	if r, _, err := c.Exchange(update(), secure); err != nil || r.Rcode != dns.RcodeNotImplemented {
-		t.Errorf("UPDATE over TLS: %v, %v", r, err)
-	}
+	c := dns.Client{Net: "tcp-tls", Timeout: patience, TLSConfig: trusting()}
 	web := start(t, dir, "https://.:0 {\n bind 127.0.0.1\n tls DIR/cert.pem DIR/key.pem\n forward . "+to+"\n}\n")
-	client := &http.Client{Timeout: patience, Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}
+	client := &http.Client{Timeout: patience, Transport: &http.Transport{TLSClientConfig: trusting()}}
 	defer client.CloseIdleConnections()
-	if r := post(t, client, web, servertest.Pack(t, update())); r == nil || r.Rcode != dns.RcodeNotImplemented {
-		t.Errorf("UPDATE over HTTPS: %v", r)
+	for _, m := range []*dns.Msg{update(), new(dns.Msg).SetNotify("example.org.")} {
+		what := dns.OpcodeToString[m.Opcode]
+		for _, proto := range []string{"udp", "tcp"} {
+			if r := exchange(t, proto, addr, m); r.Rcode != dns.RcodeNotImplemented || r.Opcode != m.Opcode {
+				t.Errorf("%s over %s: %v", what, proto, r.MsgHdr)
+			}
+		}
+		if r, _, err := c.Exchange(m, secure); err != nil || r.Rcode != dns.RcodeNotImplemented {
+			t.Errorf("%s over TLS: %v, %v", what, r, err)
+		}
+		if r := post(t, client, web, servertest.Pack(t, m)); r == nil || r.Rcode != dns.RcodeNotImplemented {
+			t.Errorf("%s over HTTPS: %v", what, r)
+		}
 	}
 	for _, q := range up.asked() {
 		t.Errorf("the upstream got %v", q)
@@ -136,7 +139,7 @@ func TestCountsAreBounded(t *testing.T) {
 	dir := t.TempDir()
 	writeCertificate(t, dir)
 	web := start(t, dir, "https://.:0 {\n bind 127.0.0.1\n tls DIR/cert.pem DIR/key.pem\n whoami\n}\n")
-	client := &http.Client{Timeout: patience, Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}
+	client := &http.Client{Timeout: patience, Transport: &http.Transport{TLSClientConfig: trusting()}}
 	defer client.CloseIdleConnections()
 	many := servertest.Pack(t, servertest.Query("x.", dns.TypeA, 0))
 	for i := 6; i < 12; i++ {
@@ -333,6 +336,9 @@ func TestBurstIsOneQuestion(t *testing.T) {
 		t.Errorf("100 clients made %d questions", n)
 	}
 }
+
+// trusting takes any certificate: those of these tests are their own.
+func trusting() *tls.Config { return &tls.Config{InsecureSkipVerify: true} }
 
 // post sends a message over HTTPS and gives the reply, or nil for any status but 200.
 func post(t *testing.T, c *http.Client, addr string, msg []byte) *dns.Msg {
