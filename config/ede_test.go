@@ -112,12 +112,18 @@ func TestFailureReasons(t *testing.T) {
 	}
 	closed.Close()
 	addr := closed.LocalAddr().String()
+	mute, err := net.ListenPacket("udp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { mute.Close() })
 	for name, c := range map[string]struct {
 		directives string
 		code       uint16
 		text       string
 	}{
 		"upstream":   {"forward . " + addr, server.EDENoReachable, addr},
+		"time-out":   {"forward . " + mute.LocalAddr().String(), server.EDENoReachable, mute.LocalAddr().String() + " over udp: no reply in time"},
 		"not synced": {"kubernetes {\n  endpoint http://" + addr + "\n  startup_timeout 0s\n }\n forward . " + addr, server.EDENotReady, "have not been read yet"},
 		"nobody":     {"hosts {\n  192.0.2.1 other.example\n  fallthrough\n }", server.EDEOther, "no directive"},
 	} {

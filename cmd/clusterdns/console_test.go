@@ -17,6 +17,8 @@ import (
 	"time"
 
 	"github.com/miekg/dns"
+
+	"github.com/clusterdns/clusterdns/server/servertest"
 )
 
 // startConsole runs the demo's cluster with a page and gives the page's address. The address was free a moment ago; where another process was
@@ -68,6 +70,10 @@ func TestConsoleShowsLoop(t *testing.T) {
 	}
 	if v := live.Values; !strings.Contains(v["upstream.0.why"], "leads back to this server") || v["zone.0.state"] != "no upstream" || v["zone.0.why"] != "no server for names in . works" {
 		t.Errorf("%q, %q, %q", v["upstream.0.why"], v["zone.0.state"], v["zone.0.why"])
+	}
+	m, err := dns.Exchange(servertest.Query("www.example.com.", dns.TypeA, 1232), addr)
+	if err != nil || m.Rcode != dns.RcodeServerFailure || !strings.Contains(m.String(), "all upstream servers lead back to this server") {
+		t.Errorf("a client is not told: %v\n%v", err, m)
 	}
 }
 
