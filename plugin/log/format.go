@@ -117,7 +117,7 @@ func addText(b []byte, _ *entry, text string) []byte { return append(b, text...)
 
 // addLabel appends a value of metadata; text is the label behind a slash.
 func addLabel(b []byte, e *entry, text string) []byte {
-	v := e.q.Metadata(text[1:])
+	v := e.label(text[1:])
 	if v == "" {
 		return append(b, none...)
 	}

@@ -108,7 +108,7 @@ func addJSONReason(b []byte, e *entry, _ string) []byte {
 
 // addJSONLabel appends a member for a label of metadata that has a value.
 func addJSONLabel(b []byte, e *entry, label string) []byte {
-	v := e.q.Metadata(label)
+	v := e.label(label)
 	if v == "" {
 		return b
 	}

@@ -95,6 +95,36 @@ func questionName(q *server.Query) []byte {
 	return b[:max(0, len(b)-4)]
 }
 
+// label is the value of a label of metadata. Two are of the log itself, because only at its end is it known what a reply is.
+func (e *entry) label(name string) string {
+	switch name {
+	case "log/class":
+		return classify(e.r, e.q).String()
+	case "log/type":
+		return kind(e.r, e.q)
+	}
+	return e.q.Metadata(name)
+}
+
+// kind is what a reply says, in the words that CoreDNS has for it.
+func kind(r *server.Reply, q *server.Query) string {
+	switch rcode := r.RCode(); {
+	case r.Dropped():
+		return ""
+	case rcode == wire.RCodeNXDomain:
+		return "NXDOMAIN"
+	case rcode == wire.RCodeServFail || rcode == wire.RCodeNotImp:
+		return "SERVERERROR"
+	case rcode != wire.RCodeNoError:
+		return "OTHERERROR"
+	case classify(r, q) == Denial:
+		return "NODATA"
+	case r.Count(server.Answer) == 0 && delegation(r, q):
+		return "DELEGATION"
+	}
+	return "NOERROR"
+}
+
 // classify sorts a reply into one of the classes.
 func classify(r *server.Reply, q *server.Query) Class {
 	switch {

@@ -169,6 +169,23 @@ func TestLines(t *testing.T) {
 }
 
 // TestClasses says which of seven replies each option logs.
+// TestKinds shows what a reply is by the labels that are the log's own.
+func TestKinds(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct{ name, want string }{
+		{"ok.", "success NOERROR"}, {"nx.", "denial NXDOMAIN"}, {"nodata.", "denial NODATA"}, {"referral.", "success DELEGATION"},
+		{"refused.", "error OTHERERROR"}, {"fail.", "error SERVERERROR"}, {"drop.", "error -"},
+	} {
+		if got := logged(t, v4, server.UDP, []string{`log . "{/log/class} {/log/type}"`}, question(c.name, dns.TypeA, 1)); got != "[INFO] "+c.want+"\n" {
+			t.Errorf("%s: %s", c.name, got)
+		}
+	}
+	json := logged(t, v4, server.UDP, []string{"log {\n json log/class log/type\n}"}, question("nodata.", dns.TypeA, 1))
+	if !strings.Contains(json, `"log/class":"denial","log/type":"NODATA"}`) {
+		t.Errorf("as JSON: %s", json)
+	}
+}
+
 func TestClasses(t *testing.T) {
 	t.Parallel()
 	for options, want := range map[string]string{
