@@ -2,6 +2,7 @@ package kubernetes
 
 import (
 	"iter"
+	"net/netip"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -411,8 +412,14 @@ func stateOf(e *Endpoint) (s state) {
 }
 
 func (x *Index) putPod(p *Pod) {
-	id := objectKey(p.Namespace, p.Name)
-	old := x.pods[id]
+	var room [128]byte // for a list of the same Pods once more, which leaves no garbage
+	key := append(append(append(room[:0], p.Namespace...), '/'), p.Name...)
+	old := x.pods[string(key)]
+	if old != nil && old.at(p.IPs) {
+		old.gen = x.gen
+		return
+	}
+	id := string(key)
 	if len(p.IPs) == 0 {
 		x.dropPod(id)
 		return
@@ -421,10 +428,6 @@ func (x *Index) putPod(p *Pod) {
 	for _, a := range p.IPs[1:] {
 		n.more = append(n.more, a.As16())
 	}
-	if old != nil && old.first == n.first && slices.Equal(old.more, n.more) {
-		old.gen = x.gen
-		return
-	}
 	x.pods[id] = n
 	x.edits.Add(1)
 	n.id = x.podAddr.enter(n)
@@ -432,6 +435,19 @@ func (x *Index) putPod(p *Pod) {
 	if old != nil {
 		x.forget(old)
 	}
+}
+
+// at says whether the Pod has these addresses, in this order.
+func (p *podData) at(ips []netip.Addr) bool {
+	if len(ips) != 1+len(p.more) || p.first != ips[0].As16() {
+		return false
+	}
+	for i := range p.more {
+		if p.more[i] != ips[1+i].As16() {
+			return false
+		}
+	}
+	return true
 }
 
 func (x *Index) dropPod(id string) {

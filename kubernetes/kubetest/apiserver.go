@@ -42,11 +42,13 @@ type Server struct {
 	compacted int64      // changes up to this one are forgotten
 	objects   map[string]map[string]runtime.Object
 	events    map[string][]event
-	streaming bool           // lists can be streamed
-	fail      int            // HTTP status of all replies, or 0
-	epoch     int            // grows when all watches are to end
-	count     map[string]int // requests by verb and resource
-	page      int            // most objects of a list, whatever is asked for; 0 for no bound
+	streaming bool                        // lists can be streamed
+	fail      int                         // HTTP status of all replies, or 0
+	epoch     int                         // grows when all watches are to end
+	count     map[string]int              // requests by verb and resource
+	page      int                         // most objects of a list, whatever is asked for; 0 for no bound
+	rest      map[string][]runtime.Object // what is left of lists in pages, by token
+	tokens    int                         // that were given out
 }
 
 // event is one change of an object.
@@ -77,7 +79,7 @@ func Start(tb testing.TB, objects ...runtime.Object) *Server {
 		}
 	}
 	s := &Server{tb: tb, codecs: serializer.NewCodecFactory(scheme), version: 100, streaming: true,
-		objects: map[string]map[string]runtime.Object{}, events: map[string][]event{}, count: map[string]int{}}
+		objects: map[string]map[string]runtime.Object{}, events: map[string][]event{}, rest: map[string][]runtime.Object{}, count: map[string]int{}}
 	s.changed = sync.NewCond(&s.mu)
 	for _, o := range objects {
 		s.Put(o)

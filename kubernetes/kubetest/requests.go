@@ -2,6 +2,7 @@ package kubetest
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"slices"
 	"strconv"
@@ -146,17 +147,7 @@ func (q *request) present() []runtime.Object {
 }
 
 func (q *request) list() {
-	q.s.mu.Lock()
-	items, version, limit := q.present(), q.s.version, q.s.page
-	q.s.mu.Unlock()
-	if n, err := strconv.Atoi(q.get("limit")); err == nil && (limit == 0 || n < limit) {
-		limit = n
-	}
-	from, _ := strconv.Atoi(q.get("continue"))
-	items, next := items[min(from, len(items)):], ""
-	if limit > 0 && len(items) > limit {
-		items, next = items[:limit], strconv.Itoa(from+limit)
-	}
+	items, version, next := q.pageOf()
 	lm := metav1.ListMeta{ResourceVersion: strconv.FormatInt(version, 10), Continue: next}
 	if q.partial {
 		l := &metav1.PartialObjectMetadataList{ListMeta: lm}
@@ -175,6 +166,32 @@ func (q *request) list() {
 	m.SetResourceVersion(lm.ResourceVersion)
 	m.SetContinue(lm.Continue)
 	q.reply(http.StatusOK, l, kinds[q.resource].gv)
+}
+
+// pageOf gives a page of a list, its version, and the token of the next page. The pages behind the first are of the time of that, as they are
+// in an API server.
+func (q *request) pageOf() (items []runtime.Object, version int64, next string) {
+	s := q.s
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	limit := s.page
+	if n, err := strconv.Atoi(q.get("limit")); err == nil && (limit == 0 || n < limit) {
+		limit = n
+	}
+	token := q.get("continue")
+	items, version = s.rest[token], s.version
+	if before, _, ok := strings.Cut(token, "-"); ok {
+		version, _ = strconv.ParseInt(before, 10, 64)
+	} else {
+		items = q.present()
+	}
+	if limit == 0 || len(items) <= limit {
+		return items, version, ""
+	}
+	s.tokens++
+	next = fmt.Sprintf("%d-%d", version, s.tokens)
+	s.rest[next] = items[limit:]
+	return items[:limit], version, next
 }
 
 // watch streams changes until the client goes or the server ends all watches.
