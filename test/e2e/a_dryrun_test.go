@@ -12,7 +12,7 @@ import (
 func TestDryRun(t *testing.T) {
 	get(t)
 	apply(t, operatorManifest)
-	kubectl(t, "wait", "--for=condition=Established", "crd/servicemonitors.monitoring.coreos.com", "crd/prometheusrules.monitoring.coreos.com", "--timeout=90s")
+	kubectl(t, "wait", "--for=condition=Established", "crd/servicemonitors.monitoring.coreos.com", "crd/prometheusrules.monitoring.coreos.com", "--timeout="+patience.String())
 	overlays, err := filepath.Glob("../../deploy/*/kustomization.yaml")
 	if err != nil || len(overlays) < 5 {
 		t.Fatalf("overlays %v: %v", overlays, err)

@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/clusterdns/clusterdns/test/e2e/cluster"
 )
@@ -16,13 +17,14 @@ func TestTakeover(t *testing.T) {
 	c := install(t)
 	apply(t, coreDNSManifest)
 	rolledOut(t, "kube-system", "deployment/coredns")
-	kubectl(t, "-n", "kube-system", "delete", "deployment", "clusterdns", "--timeout=90s")
+	kubectl(t, "-n", "kube-system", "delete", "deployment", "clusterdns", "--timeout="+patience.String())
 	wait(t, "CoreDNS alone is behind kube-dns", func() error { return serversAre(c, "coredns") })
-	// When CoreDNS leaves the Service, the node forgets the connections to it, and the replies that are on their way at that moment are
-	// dropped by the kernel. It is a datagram or two where CoreDNS answers at once, more on a busy machine. Resolvers ask again.
+	// When servers leave the Service, the node forgets the connections to them, and the replies that are on their way at that moment are
+	// dropped by the kernel. The queries of a load come in bursts, so it is up to one for each of its sockets. Resolvers ask again.
 	l := startLoad(t, 2, clusterQuestions()...)
 	for _, part := range []struct{ heading, server string }{{"Over", "clusterdns"}, {"Back", "coredns"}} {
 		for _, command := range commands(t, part.heading) {
+			t.Logf("after %s: %s", l.tenth(time.Now()), command)
 			shell(t, c, command)
 		}
 		took := wait(t, part.server+" alone is behind kube-dns", func() error { return serversAre(c, part.server) })
@@ -31,7 +33,7 @@ func TestTakeover(t *testing.T) {
 	l.finish(t, "over and back")
 	kubectl(t, "apply", "-k", "deploy/kubernetes")
 	rolledOut(t, "kube-system", "deployment/clusterdns")
-	if _, err := c.Kubectl(coreDNSManifest, "delete", "-f", "-", "--timeout=90s"); err != nil {
+	if _, err := c.Kubectl(coreDNSManifest, "delete", "-f", "-", "--timeout="+patience.String()); err != nil {
 		t.Fatal(err)
 	}
 	wait(t, "CoreDNS is gone", func() error { return serversAre(c, "clusterdns") })
@@ -87,7 +89,7 @@ type otherServers struct{ pods string }
 
 func (o *otherServers) Error() string { return "behind kube-dns: " + o.pods }
 
-// coreDNSManifest is CoreDNS as kubeadm and kind install it: its names, its labels, its Corefile.
+// coreDNSManifest is CoreDNS as kubeadm and kind install it: its names, its labels, its Corefile, its resources.
 const coreDNSManifest = `
 apiVersion: v1
 kind: ServiceAccount
@@ -145,6 +147,7 @@ spec:
     metadata: {labels: {k8s-app: kube-dns}}
     spec:
       serviceAccountName: coredns
+      priorityClassName: system-cluster-critical
       dnsPolicy: Default
       containers:
         - name: coredns
@@ -153,6 +156,7 @@ spec:
           args: [-conf, /etc/coredns/Corefile]
           volumeMounts: [{name: config, mountPath: /etc/coredns, readOnly: true}]
           ports: [{name: dns, containerPort: 53, protocol: UDP}, {name: dns-tcp, containerPort: 53, protocol: TCP}, {name: metrics, containerPort: 9153, protocol: TCP}]
+          resources: {requests: {cpu: 100m, memory: 70Mi}, limits: {memory: 170Mi}}
           readinessProbe: {httpGet: {path: /ready, port: 8181}, periodSeconds: 2}
           livenessProbe: {httpGet: {path: /health, port: 8080}, initialDelaySeconds: 60}
       volumes: [{name: config, configMap: {name: coredns}}]

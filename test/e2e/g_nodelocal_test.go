@@ -31,11 +31,11 @@ func TestNodeLocal(t *testing.T) {
 		t.Fatal(err)
 	}
 	apply(t, localClientManifest)
-	kubectl(t, "-n", "service-lab", "wait", "--for=condition=Ready", "pod/client-local", "--timeout=90s")
+	kubectl(t, "-n", "service-lab", "wait", "--for=condition=Ready", "pod/client-local", "--timeout="+patience.String())
 	t.Run("clients", localClients)
 	t.Run("upgrade", func(t *testing.T) { upgradeLocal(t) })
 	t.Run("gone", func(t *testing.T) {
-		kubectl(t, "delete", "-k", "deploy/nodelocal", "--timeout=90s")
+		kubectl(t, "delete", "-k", "deploy/nodelocal", "--timeout="+patience.String())
 		for _, command := range [][]string{{"lookup-glibc"}, {"lookup-musl"}, {"/lab", "lookup"}} {
 			begin := time.Now()
 			if out, err := executeIn("client-local", append(command, "web-svc")...); err != nil || strings.TrimSpace(out) == "" {
@@ -44,7 +44,7 @@ func TestNodeLocal(t *testing.T) {
 			t.Logf("%v without the cache: %s, kubectl included", command, time.Since(begin).Round(time.Millisecond))
 		}
 	})
-	kubectl(t, "-n", "service-lab", "delete", "pod", "client-local", "--timeout=90s")
+	kubectl(t, "-n", "service-lab", "delete", "pod", "client-local", "--timeout="+patience.String())
 	if err := c.SetClusterDNS(cluster.DNSIP); err != nil {
 		t.Fatal(err)
 	}

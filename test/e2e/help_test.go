@@ -18,7 +18,7 @@ import (
 
 const (
 	// patience bounds every wait; what takes how long is printed, not judged, since the machine may be busy.
-	patience = 90 * time.Second
+	patience = 3 * time.Minute
 	lab      = ".service-lab.svc.cluster.local."
 )
 
@@ -35,7 +35,7 @@ func install(t *testing.T) *cluster.Cluster {
 		kubectl(t, "create", "namespace", "service-lab")
 		apply(t, labManifest)
 		rolledOut(t, "service-lab", "deployment/web")
-		kubectl(t, "-n", "service-lab", "wait", "--for=condition=Ready", "pod/client", "--timeout=90s")
+		kubectl(t, "-n", "service-lab", "wait", "--for=condition=Ready", "pod/client", "--timeout="+patience.String())
 	})
 	return c
 }

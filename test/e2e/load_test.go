@@ -50,7 +50,8 @@ type load struct {
 	faults    []string // the first few
 	faulty    int
 	begun     time.Time
-	when      map[string]int // queries that failed, by what happened and the time of sending, in tenths of a second since the beginning
+	when      map[string]int // queries that failed, by the time of sending, in tenths of a second since the beginning
+	again     map[string]int // queries that were asked again, in the same way
 	slowest   time.Duration
 	questions []question
 }
@@ -65,7 +66,7 @@ func startLoad(t *testing.T, attempts int, questions ...question) *load {
 // startLoadOn is startLoad for any server, with so many sockets.
 func startLoadOn(t *testing.T, ip string, sockets, attempts int, questions ...question) *load {
 	t.Helper()
-	l := &load{sockets: sockets, attempts: attempts, stop: make(chan struct{}), questions: questions, begun: time.Now(), when: map[string]int{}}
+	l := &load{sockets: sockets, attempts: attempts, stop: make(chan struct{}), questions: questions, begun: time.Now(), when: map[string]int{}, again: map[string]int{}}
 	for i := range sockets {
 		conn, err := net.Dial("udp", ip+":53")
 		if err != nil {
@@ -85,6 +86,9 @@ func (l *load) finish(t *testing.T, what string) {
 	close(l.stop)
 	l.wg.Wait()
 	t.Logf("%s: %d queries, %d right answers, %d lost or wrong, %d asked again, slowest %s", what, l.sent.Load(), l.replied.Load(), l.faulty, l.repeated.Load(), l.slowest.Round(time.Millisecond))
+	if len(l.again) > 0 {
+		t.Logf("%s: asked again, by tenths of a second since the beginning: %v", what, l.again)
+	}
 	if l.faulty > 0 || l.replied.Load() != l.sent.Load() {
 		t.Errorf("%s: %q; by tenths of a second since the beginning: %v", what, l.faults, l.when)
 	}
@@ -98,10 +102,21 @@ func (l *load) fault(p pending, what string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.faulty++
-	l.when[fmt.Sprintf("%05.1f", p.sent.Sub(l.begun).Seconds())]++
+	l.when[l.tenth(p.sent)]++
 	if len(l.faults) < 3 {
 		l.faults = append(l.faults, p.question.name+": "+what)
 	}
+}
+
+// tenth is a time since the beginning.
+func (l *load) tenth(at time.Time) string { return fmt.Sprintf("%05.1f", at.Sub(l.begun).Seconds()) }
+
+// repeat counts a query that is asked again.
+func (l *load) repeat(p pending) {
+	l.repeated.Add(1)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.again[l.tenth(p.sent)]++
 }
 
 func (l *load) latency(d time.Duration) {
@@ -207,7 +222,7 @@ func (s *loadSocket) idle() bool {
 		case p.attempt < s.load.attempts && age > repeatAfter*time.Duration(p.attempt):
 			p.attempt++
 			s.pending[id] = p
-			s.load.repeated.Add(1)
+			s.load.repeat(p)
 			s.write(id, p.question)
 		}
 	}

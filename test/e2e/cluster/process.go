@@ -12,8 +12,8 @@ import (
 )
 
 const (
-	// patience bounds every wait for something that a healthy cluster does within a second or two; this machine may be busy.
-	patience = 90 * time.Second
+	// patience bounds every wait for something that a healthy cluster does within a second or two; this machine may be busy with other things.
+	patience = 5 * time.Minute
 	// removePatience bounds the wait for the kernel to let go of an empty control group.
 	removePatience = 5 * time.Second
 	// pace is how often a wait looks again.

@@ -126,6 +126,10 @@ func hierarchies() []string {
 	return out
 }
 
+// cpuWeights are those of all pods together, by version of control groups. By default they are that of one process of the machine, and where it
+// compiles with thirty others every pod starves: the tests are about a node, whose pods share it among themselves.
+var cpuWeights = map[string]string{"cpu.shares": "32768", "cpu.weight": "3200"}
+
 func makeControlGroups() error {
 	for _, h := range hierarchies() {
 		dir := filepath.Join(h, controlGroup)
@@ -135,6 +139,13 @@ func makeControlGroups() error {
 		for _, f := range []string{"cpuset.cpus", "cpuset.mems"} { // empty in a new group of version 1, and then nothing may run there
 			if b, err := os.ReadFile(filepath.Join(h, f)); err == nil {
 				if err := os.WriteFile(filepath.Join(dir, f), b, 0o644); err != nil {
+					return err
+				}
+			}
+		}
+		for name, weight := range cpuWeights {
+			if file := filepath.Join(dir, name); exists(file) {
+				if err := os.WriteFile(file, []byte(weight), 0o644); err != nil {
 					return err
 				}
 			}
