@@ -162,6 +162,9 @@ func TestExamples(t *testing.T) {
 			"version.server. TXT CH", "NOERROR\nversion.server. 0 CH TXT \"Our-DNS-1\"",
 			"authors.bind. TXT CH", "NOERROR\nauthors.bind. 0 CH TXT \"hostmaster@example.org\"",
 		}},
+		{"other classes are nobody's", " chaos\n local\n hosts names {\n  fallthrough\n }\n k8s_external test.example" + serve, []string{
+			"a.example.com. A CH", "REFUSED", "localhost. A CH", "REFUSED", "www.test.example. A CH", "REFUSED", "www.test.example. A HS", "REFUSED",
+		}},
 		{"any", " any" + serve, []string{"www.test.example. ANY", "NOERROR\nwww.test.example. 8482 IN HINFO \"ANY obsoleted\" \"See RFC 8482\""}},
 		{"minimal", " minimal" + serve, []string{
 			"www.test.example. A", "NOERROR\nwww.test.example. 300 IN A 192.0.2.10",

@@ -341,7 +341,11 @@ func (e *engine) walk(s *slab, ctx context.Context) outcome {
 
 // unserved ends a query that nobody here answers.
 func unserved(q *Query, r *Reply) Verdict {
-	if q.follows > 0 && q.partial {
+	switch {
+	case q.follows > 0 && q.partial:
+		return Done
+	case q.Class != wire.ClassIN && q.Class != wire.ClassANY:
+		r.SetRCode(wire.RCodeRefused) // as where nothing is for other classes at all
 		return Done
 	}
 	return r.failed(errNoHandler)

@@ -105,6 +105,9 @@ func (h *Hosts) set(t *table) {
 // Answer answers A, AAAA and PTR; other types of known names are NODATA. What is not known is SERVFAIL, because a file of
 // hosts has no SOA record to say NXDOMAIN with, unless it falls through.
 func (h *Hosts) Answer(r *server.Reply, q *server.Query) server.Verdict {
+	if q.Class != wire.ClassIN && q.Class != wire.ClassANY {
+		return server.Pass
+	}
 	t := h.now.Load()
 	if q.Type == wire.TypePTR {
 		if addr, ok := zones.Address(&q.Name); ok && len(t.names[addr]) > 0 {

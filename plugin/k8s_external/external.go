@@ -70,7 +70,7 @@ func New(o Options, c Cluster) *External { return &External{o, c} }
 // Answer answers for names in the zones, and for reverse names of external addresses.
 func (e *External) Answer(r *server.Reply, q *server.Query) server.Verdict {
 	zone, labels, ok := e.o.Zones.Find(&q.Name)
-	if !ok {
+	if !ok || q.Class != wire.ClassIN && q.Class != wire.ClassANY {
 		return server.Pass
 	}
 	if !e.cluster.Ready() {

@@ -68,6 +68,9 @@ func New(o Options, m *Metrics) *Local {
 
 // Answer answers for the local zones, and for localhost with a search domain behind it.
 func (l *Local) Answer(r *server.Reply, q *server.Query) server.Verdict {
+	if q.Class != wire.ClassIN && q.Class != wire.ClassANY {
+		return server.Pass
+	}
 	zone, labels, ok := l.zones.Find(&q.Name)
 	host := zone.Name() == localhost
 	if !ok {
