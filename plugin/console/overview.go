@@ -70,7 +70,7 @@ func (c *Console) view() *view {
 	v.clusters(s.Clusters)
 	v.caches(ch)
 	v.upstreams(s.Upstreams, ch)
-	v.charts(all)
+	v.charts(all, ch)
 	v.Shape = v.shape()
 	return v
 }
@@ -217,8 +217,8 @@ const (
 	fewest                  = 12
 )
 
-// charts draws how rate and latency went.
-func (v *view) charts(all []*sample) {
+// charts draws how rate and latency went. What there is at this moment counts among the highest, so that the figure above a line is never over what it says of itself.
+func (v *view) charts(all []*sample, now change) {
 	rates, slow := make([]float64, 0, len(all)), make([]float64, 0, len(all))
 	for i := 1; i < len(all); i++ {
 		if all[i].at.Sub(all[i-1].at) < tick/2 {
@@ -228,8 +228,8 @@ func (v *view) charts(all []*sample) {
 		rates, slow = append(rates, ch.rate("requests", "")), append(slow, ch.percentile(0.99).Seconds())
 	}
 	v.Values["span"] = age(tick * time.Duration(max(len(rates), fewest)))
-	v.Charts["rate"], v.Values["rate.most"] = line(rates), number(highest(rates))
-	v.Charts["p99"], v.Values["p99.most"] = line(slow), short(time.Duration(highest(slow)*float64(time.Second)))
+	v.Charts["rate"], v.Values["rate.most"] = line(rates), number(max(highest(rates), now.rate("requests", "")))
+	v.Charts["p99"], v.Values["p99.most"] = line(slow), short(max(time.Duration(highest(slow)*float64(time.Second)), now.percentile(0.99)))
 }
 
 func highest(values []float64) (most float64) {
