@@ -91,8 +91,10 @@ func TestHTTP2Floods(t *testing.T) {
 			}
 			return c.WriteContinuation(1, false, headers(t))
 		},
-		"settings": func(c *h2, n uint32) error { return c.WriteSettings(http2.Setting{ID: http2.SettingMaxFrameSize, Val: 16384 + n%2}) },
-		"pings":    func(c *h2, n uint32) error { return c.WritePing(false, [8]byte{byte(n)}) },
+		"settings": func(c *h2, n uint32) error {
+			return c.WriteSettings(http2.Setting{ID: http2.SettingMaxFrameSize, Val: 16384 + n%2})
+		},
+		"pings": func(c *h2, n uint32) error { return c.WritePing(false, [8]byte{byte(n)}) },
 		"a body of nothing": func(c *h2, n uint32) error {
 			if n == 0 {
 				return c.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: headers(t), EndHeaders: true})
