@@ -14,10 +14,10 @@ import (
 	"github.com/clusterdns/clusterdns/server/servertest"
 )
 
-// TestParkedMemory has 4,000 queries wait for an upstream that is silent, for different names and for one. What they take is bounded: there
+// TestParkedMemory has 1,000 queries wait for an upstream that is silent, for different names and for one. What they take is bounded: there
 // is no goroutine for any of them, and no buffer larger than they need.
 func TestParkedMemory(t *testing.T) { // alone: it looks at the whole process
-	const n, each = 4000, 200 // queries, and how many by one connection: fewer than may wait there
+	const n, each = 1000, 200 // queries, few enough for all to come while the first still waits, and how many by one connection: fewer than may wait there
 	for what, c := range map[string]struct {
 		name func(i int) string
 		most int // bytes each
@@ -31,7 +31,7 @@ func TestParkedMemory(t *testing.T) { // alone: it looks at the whole process
 				t.Fatal(err)
 			}
 			defer upstream.Close()
-			s := serving(t, running(t, "forward . "+upstream.LocalAddr().String()+" {\n prefer_udp\n}"))
+			s := serving(t, running(t, "forward . "+upstream.LocalAddr().String()+" {\n prefer_udp\n read_timeout 4800ms\n}"))
 			clients := make([]*dns.Conn, n/each)
 			for i := range clients {
 				conn, err := net.Dial("tcp", s.Addr)
@@ -73,7 +73,7 @@ func TestParkedMemory(t *testing.T) { // alone: it looks at the whole process
 // awaitParked waits until n queries wait.
 func awaitParked(t *testing.T, s *servertest.Server, n int64) {
 	t.Helper()
-	for end := time.Now().Add(3 * time.Second); s.Parked() < n; runtime.Gosched() {
+	for end := time.Now().Add(4500 * time.Millisecond); s.Parked() < n; runtime.Gosched() {
 		if time.Now().After(end) {
 			t.Fatalf("%d queries wait, want %d", s.Parked(), n)
 		}

@@ -7,8 +7,10 @@
 package memory_test
 
 import (
+	"bufio"
 	"flag"
 	"fmt"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -53,6 +55,7 @@ const corefile = `.:%s {
         ttl 30
     }
     prometheus 127.0.0.1:0
+    pprof 127.0.0.1:%s
     forward . 192.0.2.1
     cache 30
     loadbalance
@@ -69,6 +72,7 @@ type variant struct {
 // figures are megabytes.
 type figures struct {
 	resident, start, relist float64
+	live                    float64 // of the heap, garbage collected
 }
 
 func TestMemory(t *testing.T) {
@@ -92,7 +96,7 @@ func TestMemory(t *testing.T) {
 		half := variant{"half of the endpoints", true, "insecure"}
 		less := measure(t, bin, kubetest.Start(t, cluster(*services, *endpoints/2, 0)...), half)
 		whole := got[variant{"lists streamed", true, "insecure"}]
-		t.Logf("%.0f bytes an endpoint", (whole.resident-less.resident)*1e6/float64(*endpoints-*endpoints/2))
+		t.Logf("%.0f bytes an endpoint", (whole.live-less.live)*1e6/float64(*endpoints-*endpoints/2))
 	}
 	if *judged {
 		for v, f := range got {
@@ -129,9 +133,9 @@ func cluster(services, endpoints, pods int) (out []runtime.Object) {
 // measure runs the server until it has read everything, and once more after it was made to read it anew.
 func measure(t *testing.T, bin string, api *kubetest.Server, v variant) (f figures) {
 	t.Helper()
-	port, p := process.FreePort(t), kubetest.StartProxy(t, api.Addr())
+	port, profiles, p := process.FreePort(t), process.FreePort(t), kubetest.StartProxy(t, api.Addr())
 	conf := filepath.Join(t.TempDir(), "Corefile")
-	if err := os.WriteFile(conf, fmt.Appendf(nil, corefile, port, api.Kubeconfig(p.Addr(), kubetest.Token), v.pods), 0o600); err != nil {
+	if err := os.WriteFile(conf, fmt.Appendf(nil, corefile, port, api.Kubeconfig(p.Addr(), kubetest.Token), v.pods, profiles), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	said := process.NewOutput()
@@ -154,12 +158,31 @@ func measure(t *testing.T, bin string, api *kubetest.Server, v variant) (f figur
 	if err := os.WriteFile(fmt.Sprintf("/proc/%d/clear_refs", cmd.Process.Pid), []byte("5"), 0o600); err != nil { // the peak begins anew (proc(5))
 		t.Logf("the peak of the relist includes that of the start: %v", err)
 	}
+	f.live = live(t, profiles)
 	relist(t, api, p, addr, said)
 	<-time.After(settled)
 	after, peak := memory(t, cmd.Process.Pid)
 	f.relist = peak
-	t.Logf("%s: %.1f MB resident, %.1f at the most at the start, %.1f at the most in a relist, %.1f after it", v.name, f.resident, f.start, peak, after)
+	t.Logf("%s: %.1f MB resident, %.1f at the most at the start, %.1f at the most in a relist, %.1f after it; %.1f MB of objects",
+		v.name, f.resident, f.start, peak, after, f.live)
 	return f
+}
+
+// live is what objects take once the garbage is collected, in MB.
+func live(t *testing.T, port string) (mb float64) {
+	t.Helper()
+	res, err := http.Get("http://127.0.0.1:" + port + "/debug/pprof/heap?gc=1&debug=1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	for lines := bufio.NewScanner(res.Body); lines.Scan(); {
+		if _, err := fmt.Sscanf(lines.Text(), "# HeapAlloc = %f", &mb); err == nil {
+			return mb / 1e6
+		}
+	}
+	t.Fatal("the profile has no size of the heap")
+	return 0
 }
 
 // relist makes the server read everything anew: it was cut off, and what happened meanwhile is forgotten.
