@@ -16,7 +16,9 @@ import (
 // TestIncremental gets changes of a zone, and the whole zone where they do not fit.
 func TestIncremental(t *testing.T) {
 	t.Parallel()
-	soa := func(serial string) string { return "example.org. 5 IN SOA ns.example.org. h.example.org. " + serial + " 3600 3600 3600 5" }
+	soa := func(serial string) string {
+		return "example.org. 5 IN SOA ns.example.org. h.example.org. " + serial + " 3600 3600 3600 5"
+	}
 	const ns = "example.org. 5 IN NS ns.example.org."
 	first := []string{soa("1"), ns, "a.example.org. 5 IN A 192.0.2.1", "b.example.org. 5 IN A 192.0.2.2", soa("1")}
 	whole := []string{soa("3"), ns, "whole.example.org. 5 IN A 192.0.2.9", soa("3")} // what a transfer of all gives, which the changes do not
