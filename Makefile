@@ -22,6 +22,7 @@ demo: ## the demo cluster on 127.0.0.1:1053
 	go run ./cmd/clusterdns -conf deploy/demo/Corefile
 
 e2e: ## the shipped manifests in a real one-node cluster (Linux, root)
+	go -C test/e2e test -count=1 ./cluster
 	go -C test/e2e test -count=1 -timeout 2h -v .
 
 fuzz: ## every fuzz target for a minute

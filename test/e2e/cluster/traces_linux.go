@@ -21,18 +21,38 @@ var (
 // Traces are what can be seen of clusters outside of their sandboxes: processes, mounts, namespaces with a name, interfaces, addresses,
 // rules and control groups.
 func Traces() (out []string) {
+	for _, look := range []func() []string{processTraces, mountTraces, networkTraces, ruleTraces} {
+		out = append(out, look()...)
+	}
+	for _, h := range hierarchies() {
+		if dir := filepath.Join(h, controlGroup); exists(dir) {
+			out = append(out, "control group "+dir)
+		}
+	}
+	return out
+}
+
+func processTraces() (out []string) {
 	environments, _ := filepath.Glob("/proc/[0-9]*/environ")
 	for _, file := range environments {
 		if b, err := os.ReadFile(file); err == nil && bytes.Contains(b, []byte(stageVariable+"=")) {
 			out = append(out, "process "+file)
 		}
 	}
+	return out
+}
+
+func mountTraces() (out []string) {
 	mounts, _ := os.ReadFile("/proc/self/mountinfo")
 	for line := range bytes.Lines(mounts) {
 		if ownMount.Match(line) {
 			out = append(out, "mount "+string(line))
 		}
 	}
+	return out
+}
+
+func networkTraces() (out []string) {
 	namespaces, _ := filepath.Glob("/run/netns/cni-*")
 	for _, n := range namespaces {
 		out = append(out, "namespace "+n)
@@ -49,17 +69,16 @@ func Traces() (out []string) {
 			out = append(out, "address "+a.String())
 		}
 	}
+	return out
+}
+
+func ruleTraces() (out []string) {
 	for _, save := range []string{"iptables-save", "ip6tables-save"} {
 		rules, _ := exec.Command(save).Output() // where there is none, there are no rules
 		for line := range bytes.Lines(rules) {
 			if ownRule.Match(line) {
 				out = append(out, "rule "+string(line))
 			}
-		}
-	}
-	for _, h := range hierarchies() {
-		if dir := filepath.Join(h, controlGroup); exists(dir) {
-			out = append(out, "control group "+dir)
 		}
 	}
 	return out
