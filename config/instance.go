@@ -130,11 +130,17 @@ func (i *Instance) apply(ctx context.Context, c *Config) error {
 		i.withdraw(g)
 		return err
 	}
+	i.take(g)
+	return nil
+}
+
+// take makes a generation that serves the one in use. Both locks are held.
+func (i *Instance) take(g *generation) {
 	old := i.gen
 	i.gen = g
 	i.served.Store(&g.served)
 	i.shared.ready.Apply(g.ready)
-	i.shared.reload.running(c.Hash)
+	i.shared.reload.running(g.config.Hash)
 	pprof.SetBlockRate(g.pprof...)
 	i.shared.level.Set(slog.LevelInfo)
 	if g.debug {
@@ -152,7 +158,6 @@ func (i *Instance) apply(ctx context.Context, c *Config) error {
 	case i.kick <- struct{}{}:
 	default:
 	}
-	return nil
 }
 
 // unready judges parts that cannot answer yet when they should be taken into use. At a start there is nothing better; later there is: the configuration that runs
@@ -225,15 +230,21 @@ func (i *Instance) reread(ctx context.Context, force bool) error {
 			return nil
 		}
 	}
-	if ctx.Err() != nil || errors.Is(err, errStopped) {
-		return err // the process ends: that is no fault of the Corefile
-	}
-	if said := err.Error(); force || said != i.said {
-		i.said = said
-		i.shared.reload.failed.Inc()
-		i.shared.Logger("reload").Error("the Corefile cannot be used, the configuration before stays in use: " + said)
+	if ctx.Err() == nil && !errors.Is(err, errStopped) { // else the process ends, which is no fault of the Corefile
+		i.refuse(err, force)
 	}
 	return err
+}
+
+// refuse counts and says why a Corefile cannot be used: once, or each time that somebody asked for it to be read.
+func (i *Instance) refuse(err error, asked bool) {
+	said := err.Error()
+	if !asked && said == i.said {
+		return
+	}
+	i.said = said
+	i.shared.reload.failed.Inc()
+	i.shared.Logger("reload").Error("the Corefile cannot be used, the configuration before stays in use: " + said)
 }
 
 // maxUnsettled is how often a Corefile is read again that is another one each time.
