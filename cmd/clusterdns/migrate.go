@@ -28,6 +28,10 @@ Flags:
   -domain NAME   the cluster domain (default cluster.local)
 `
 
+// alreadyCorefile says what to do with the ConfigMap of CoreDNS: a Corefile made of what else is in it would lose all that it says.
+const alreadyCorefile = "this ConfigMap is CoreDNS's and has a Corefile, which needs no migration: " +
+	"kubectl -n kube-system get configmap coredns -o jsonpath='{.data.Corefile}' > Corefile"
+
 // kubeDNS is the ConfigMap of kube-dns. Its values are JSON.
 type kubeDNS struct {
 	Kind string            `json:"kind"`
@@ -82,10 +86,13 @@ func readConfigMap(env environment, file string) (text []byte, err error) {
 func corefileOf(text []byte, domain string) (corefile string, remarks []string, err error) {
 	var m kubeDNS
 	if err := yaml.Unmarshal(text, &m); err != nil {
-		return "", nil, fmt.Errorf("the ConfigMap: %w", err)
+		return "", nil, fmt.Errorf("a ConfigMap as YAML or JSON is expected: %w", yamlError(err))
 	}
 	if m.Kind != "ConfigMap" {
 		return "", nil, fmt.Errorf("a ConfigMap is expected, and this is of kind %q", m.Kind)
+	}
+	if _, found := m.Data["Corefile"]; found {
+		return "", nil, errors.New(alreadyCorefile)
 	}
 	stubs := map[string][]string{}
 	var upstreams []string
@@ -131,6 +138,18 @@ func jsonError(err error) error {
 		return fmt.Errorf("a JSON %s does not belong at byte %d", kind.Value, kind.Offset)
 	}
 	return err
+}
+
+// yamlError says what is wrong with the file, without the names of Go's types.
+func yamlError(err error) error {
+	var kind *json.UnmarshalTypeError
+	if !errors.As(err, &kind) {
+		return err
+	}
+	if kind.Field == "" {
+		return fmt.Errorf("this is of the kind %q", kind.Value)
+	}
+	return fmt.Errorf("%s cannot be of the kind %q", kind.Field, kind.Value)
 }
 
 func sortedKeys[V any](m map[string]V) []string {

@@ -39,7 +39,10 @@ func TestMigrate(t *testing.T) {
 		{"other JSON", configMap("  stubDomains: '[\"10.0.0.1\"]'\n"), []string{"-"}, 1, nil, []string{"stubDomains of the ConfigMap: a JSON array does not belong", "a JSON object of lists of addresses"}},
 		{"one server", configMap("  stubDomains: '{\"a.example\": \"10.0.0.1\"}'\n"), []string{"-"}, 1, nil, []string{"stubDomains of the ConfigMap: a JSON string does not belong"}},
 		{"one upstream", configMap("  upstreamNameservers: '\"10.0.0.1\"'\n"), []string{"-"}, 1, nil, []string{"upstreamNameservers of the ConfigMap: ", `a JSON list of addresses, such as ["10.0.0.1"], is expected`}},
-		{"no YAML", "a: [", []string{"-"}, 1, nil, []string{"the ConfigMap: "}},
+		{"no YAML", "a: [", []string{"-"}, 1, nil, []string{"a ConfigMap as YAML or JSON is expected: "}},
+		{"no object", "127.0.0.1 localhost\n", []string{"-"}, 1, nil, []string{"a ConfigMap as YAML or JSON is expected: this is of the kind \"string\"\n"}},
+		{"list for data", "kind: ConfigMap\ndata: []\n", []string{"-"}, 1, nil, []string{"is expected: data cannot be of the kind \"array\"\n"}},
+		{"CoreDNS's", configMap("  Corefile: |\n    . {\n        whoami\n    }\n"), []string{"-"}, 1, nil, []string{"is CoreDNS's and has a Corefile, which needs no migration"}},
 		{"no ConfigMap", "kind: Service\n", []string{"-"}, 1, nil, []string{`of kind "Service"`}},
 		{"no file", "", []string{"nowhere/map.yaml"}, 1, nil, []string{"cannot read the ConfigMap"}},
 		{"no argument", "", nil, 2, nil, []string{"takes one argument"}},
@@ -56,6 +59,9 @@ func TestMigrate(t *testing.T) {
 				if !strings.Contains(out.String(), s) {
 					t.Errorf("it wrote\n%s\nwant\n%s", &out, s)
 				}
+			}
+			if exit != 0 && out.Len() > 0 {
+				t.Errorf("it failed, and wrote\n%s", &out)
 			}
 			for _, s := range c.err {
 				if !strings.Contains(errs.String(), s) {
