@@ -2,6 +2,8 @@ package template
 
 import (
 	"fmt"
+	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 	"text/template"
@@ -94,6 +96,55 @@ func countTurns(n parse.Node, count parse.Node) {
 		countTurns(n.List, count)
 		countTurns(n.ElseList, count)
 		n.List.Nodes = append([]parse.Node{count}, n.List.Nodes...)
+	}
+}
+
+// fields are what a template may write behind a dot.
+func fields() (names []string) {
+	t := reflect.TypeFor[*data]()
+	for _, f := range reflect.VisibleFields(t.Elem()) {
+		if f.IsExported() {
+			names = append(names, f.Name)
+		}
+	}
+	for i := range t.NumMethod() {
+		names = append(names, t.Method(i).Name)
+	}
+	return names
+}
+
+// unknownFields tells of the fields of the question that a template uses and that do not exist. Within range and with, the dot is something else, so
+// only what stands outside of them, or in what they go through, is looked at.
+func unknownFields(n parse.Node, tell func(field string)) {
+	switch n := n.(type) {
+	case *parse.ListNode:
+		if n != nil {
+			for _, c := range n.Nodes {
+				unknownFields(c, tell)
+			}
+		}
+	case *parse.ActionNode:
+		unknownFields(n.Pipe, tell)
+	case *parse.IfNode:
+		unknownFields(n.Pipe, tell)
+		unknownFields(n.List, tell)
+		unknownFields(n.ElseList, tell)
+	case *parse.WithNode:
+		unknownFields(n.Pipe, tell)
+	case *parse.RangeNode:
+		unknownFields(n.Pipe, tell)
+	case *parse.PipeNode:
+		for _, c := range n.Cmds {
+			for _, a := range c.Args {
+				unknownFields(a, tell)
+			}
+		}
+	case *parse.ChainNode:
+		unknownFields(n.Node, tell)
+	case *parse.FieldNode:
+		if !slices.Contains(fields(), n.Ident[0]) {
+			tell(n.Ident[0])
+		}
 	}
 }
 

@@ -2,6 +2,8 @@
 package template
 
 import (
+	"strings"
+
 	"github.com/clusterdns/clusterdns/config/directive"
 	"github.com/clusterdns/clusterdns/plugin/internal/match"
 	"github.com/clusterdns/clusterdns/plugin/internal/records"
@@ -71,8 +73,12 @@ func Parse(in *directive.Input) (Options, error) {
 		in.Warn(in.Name, "template: without options it answers everything with nothing")
 	}
 	for _, l := range in.Lines {
-		if l.Name.Text == "upstream" && in.Warn != nil {
+		switch {
+		case in.Warn == nil:
+		case l.Name.Text == "upstream":
 			in.Warn(l.Name, "template: upstream does nothing any more; CNAMEs are always followed here")
+		case l.Name.Text == "answer" || l.Name.Text == "additional" || l.Name.Text == "authority":
+			warnFields(in.Warn, l.Args)
 		}
 	}
 	return o, nil
@@ -96,6 +102,19 @@ func addTemplates(to *[]string, l *directive.Line) error {
 		*to = append(*to, a.Text)
 	}
 	return nil
+}
+
+// warnFields remarks on fields that templates do not have. Each query would fail by them, and it is no error for CoreDNS.
+func warnFields(warn func(at directive.Arg, format string, args ...any), templates []directive.Arg) {
+	for _, a := range templates {
+		p, err := compile(a.Text)
+		if err != nil {
+			continue // the option has said so
+		}
+		unknownFields(p.Root, func(field string) {
+			warn(a, "template: there is no .%s, so queries that need it fail with SERVFAIL; known are .%s", field, strings.Join(fields(), ", ."))
+		})
+	}
 }
 
 func setRCode(o *Options, l *directive.Line) (err error) {
