@@ -75,6 +75,9 @@ func read(src Source) (*corefile, error) {
 		return &r.out, err
 	}
 	words := lex(src.Name, src.Text)
+	if err := kubernetesObject(words); err != nil {
+		return &r.out, err
+	}
 	if len(words) > maxTokens {
 		return &r.out, words[maxTokens].Errorf("more than %d words", maxTokens)
 	}
@@ -85,6 +88,20 @@ func read(src Source) (*corefile, error) {
 		}
 	}
 	return &r.out, nil
+}
+
+// kubernetesObject is an error for a ConfigMap that was saved whole, which else would give one for each of its lines.
+func kubernetesObject(words []directive.Arg) error {
+	for i, w := range words {
+		switch {
+		case w.Text == "{" && i == 0:
+		case w.Text == "apiVersion:", w.Text == "apiVersion" && i == 1: // YAML, JSON
+			return w.Errorf("this is an object of Kubernetes, and the Corefile is within it: kubectl -n kube-system get configmap coredns -o jsonpath='{.data.Corefile}' writes it")
+		default:
+			return nil
+		}
+	}
+	return nil
 }
 
 // expand puts the values of environment variables into a word, and warns of those that are not set and of what was meant to be one.
@@ -167,11 +184,15 @@ func (r *reader) block() error {
 	if !braces {
 		r.back() // a single server block needs none
 	}
-	if err := r.directives(&b); err != nil {
+	closed, err := r.directives(&b)
+	if err != nil {
 		return err
 	}
 	if braces && r.cur.Text != "}" {
 		return r.cur.Errorf("the file ends within the server block of %s: a closing brace is missing", texts(labels))
+	}
+	if braces && !closed {
+		r.warnOnce(r.cur.Errorf("this brace closes a directive, and the file ends within the server block of %s: write another one", texts(labels)))
 	}
 	if len(labels) == 0 && braces {
 		open.Text = "."
@@ -241,25 +262,25 @@ func (r *reader) importHere() (ok bool, err error) {
 	return r.advance(), nil
 }
 
-// directives reads lines up to the end of the server block.
-func (r *reader) directives(b *serverBlock) error {
+// directives reads lines up to the end of the server block. closed says that a brace is there, and not the end of the file.
+func (r *reader) directives(b *serverBlock) (closed bool, err error) {
 	for r.advance() {
 		switch r.cur.Text {
 		case "}":
-			return nil
+			return true, nil
 		case "import":
 			if err := r.doImport(); err != nil {
-				return err
+				return false, err
 			}
 			continue
 		}
 		line, err := r.directive()
 		if err != nil {
-			return err
+			return false, err
 		}
 		b.lines = append(b.lines, line)
 	}
-	return nil
+	return false, nil
 }
 
 // directive collects the words of one directive, up to the end of its line or of its braces.
