@@ -221,6 +221,9 @@ func (i *Instance) reread(ctx context.Context, force bool) error {
 	same := err == nil && !force
 	switch {
 	case same && c.Hash == i.gen.config.Hash:
+		if i.said != "" {
+			i.shared.Logger("reload").Info("the Corefile says again what is in use")
+		}
 		i.failed, i.said = "", ""
 		return nil
 	case same && c.Hash == i.failed:

@@ -74,7 +74,7 @@ func run(env environment, args []string) int {
 		}
 	}
 	if args[0] != "help" {
-		say(env.stderr, "clusterdns: %s; -h lists what there is\n", unknownCommand(args[0]))
+		say(env.stderr, "clusterdns: %s -h lists what there is\n", unknownCommand(args[0]))
 		return exitUsage
 	}
 	if len(args) == 2 {
@@ -93,11 +93,13 @@ func unknownCommand(word string) string {
 	near := directive.Nearest(word, known)
 	switch {
 	case slices.Contains([]string{"serve", "server", "run", "start"}, word):
-		return fmt.Sprintf("there is no command %q: without a command it serves", word)
+		return fmt.Sprintf("there is no command %q: without a command it serves;", word)
+	case word == "version":
+		return fmt.Sprintf("there is no command %q; did you mean -version?", word)
 	case near != "":
 		return fmt.Sprintf("there is no command %q; did you mean %q?", word, near)
 	}
-	return fmt.Sprintf("unexpected argument %q: a Corefile is named with -conf FILE", word)
+	return fmt.Sprintf("unexpected argument %q: a Corefile is named with -conf FILE;", word)
 }
 
 // say writes to a terminal or a file of output; if that is gone there is nobody to tell.

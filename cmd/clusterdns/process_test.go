@@ -249,6 +249,7 @@ func TestRefusesToStart(t *testing.T) {
 		{"pid file", whoami, []string{"-p", "0", "-pidfile", "no/such/folder"}, 1, "cannot write the process id"},
 		{"serve", whoami, []string{"serve"}, 2, `there is no command "serve": without a command it serves`},
 		{"command", whoami, []string{"chek", "-v"}, 2, `there is no command "chek"; did you mean "check"?`},
+		{"version", whoami, []string{"version"}, 2, `there is no command "version"; did you mean -version? -h lists what there is`},
 		{"argument", whoami, []string{"Corefile"}, 2, `unexpected argument "Corefile": a Corefile is named with -conf FILE`},
 		{"argument behind", whoami, []string{"-p", "0", "Corefile"}, 2, `unexpected argument "Corefile": a Corefile is named with -conf FILE`},
 		{"HTTP port", ". {\n    health 127.0.0.1:" + port + "\n    whoami\n}\n", []string{"-p", "0"}, 1, "Corefile:2: health: cannot listen on HTTP address 127.0.0.1:" + port},
@@ -369,7 +370,10 @@ func TestLameduck(t *testing.T) {
 		t.Errorf("rcode %d, %v", rcode, err)
 	}
 	p.signal(syscall.SIGTERM)
-	p.wait()
+	if status := p.wait(); status != 1 {
+		t.Errorf("status %d after a second signal", status)
+	}
+	p.find("clusterdns: a second signal ended it before all queries were answered", 1)
 }
 
 // TestStopWhileReading tells a server to stop while it reads a Corefile that does not come to an end: at the start, and when it is read again.
@@ -457,6 +461,7 @@ func TestReloadByFile(t *testing.T) {
 	write(t, path, "example.org {\n    bind 127.0.0.1\n    reload\n    whoami extra\n}\n")
 	p.find(`\[ERROR\] plugin/reload: .*Corefile:4: whoami: takes no argument`, 1)
 	write(t, path, orgOnly+"# as before\n") // nothing to do
+	p.find(`\[INFO\] plugin/reload: the Corefile says again what is in use`, 1)
 	write(t, path, everybody)
 	p.find("Reloading complete", 4)
 	p.until(addr, "example.com.", dns.RcodeSuccess)

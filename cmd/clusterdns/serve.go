@@ -164,7 +164,10 @@ func live(env environment, f *flags, signals <-chan os.Signal) int {
 	}
 	cancel()
 	code := exitOK
-	if err := stop(instance, signals); err != nil {
+	switch err := stop(instance, signals); {
+	case errors.Is(err, context.Canceled):
+		code = fail(env, errors.New("a second signal ended it before all queries were answered"))
+	case err != nil:
 		code = fail(env, fmt.Errorf("not all queries could be answered before the end: %w", err))
 	}
 	if f.pidfile != "" {
