@@ -128,6 +128,8 @@ func TestParseErrors(t *testing.T) {
 		"forward . 10.0.0.1:0":                                              `Corefile:1: forward: upstream "10.0.0.1:0": port 0`,
 		"forward . 224.0.0.1":                                               `Corefile:1: forward: upstream "224.0.0.1" is a multicast address`,
 		"forward . tls://9.9.9.9%":                                          `Corefile:1: forward: upstream "tls://9.9.9.9%": a server name goes behind an IP address, like tls://9.9.9.9%dns.quad9.net`,
+		"forward . 10.0.0.1:99999":                                          `Corefile:1: forward: upstream "10.0.0.1:99999": port 99999 is not within 1 and 65535`,
+		"forward . dns.example:0":                                           `Corefile:1: forward: upstream "dns.example:0": port 0 is not within 1 and 65535`,
 		"forward . 10.0.0.1:http":                                           `Corefile:1: forward: upstream "10.0.0.1:http" is neither an address, a file nor a host name with a port`,
 		"forward . __PILLAR__UPSTREAM__SERVERS__":                           `Corefile:1: forward: upstream "__PILLAR__UPSTREAM__SERVERS__" is neither an address, a file nor a host name`,
 		"forward . 10.0.0.1 {\n doh_method GET\n}":                          `Corefile:2: forward: doh_method: upstreams over HTTPS are not supported; use tls://`,

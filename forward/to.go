@@ -1,6 +1,7 @@
 package forward
 
 import (
+	"errors"
 	"fmt"
 	"net/netip"
 	"strconv"
@@ -91,7 +92,10 @@ func (to *To) word(s string, path func(string) string) error {
 	host, port, hasPort := strings.Cut(s, ":")
 	if hasPort {
 		n, err := strconv.ParseUint(port, 10, 16)
-		if err != nil || n == 0 {
+		if errors.Is(err, strconv.ErrRange) || err == nil && n == 0 {
+			return fmt.Errorf("upstream %q: port %s is not within 1 and 65535", to.Text, port)
+		}
+		if err != nil {
 			return fmt.Errorf("upstream %q is neither an address, a file nor a host name with a port", to.Text)
 		}
 		to.Port = uint16(n)

@@ -60,13 +60,13 @@ func connect(o *Options, p pace) (*connection, error) {
 	cfg.Wrap(newGate(o.MaxInflight))
 	hc, err := rest.HTTPClientFor(cfg)
 	if err != nil {
-		return nil, fmt.Errorf("kubernetes: client for the API server of %s: %w", from, err)
+		return nil, fmt.Errorf("client for the API server of %s: %w", from, err)
 	}
 	tune(hc.Transport, p)
 	c := &connection{http: hc, groups: map[schema.GroupVersion]*rest.RESTClient{}, host: hostOf(cfg.Host), credentials: from}
 	for _, gv := range []schema.GroupVersion{corev1.SchemeGroupVersion, discoveryv1.SchemeGroupVersion} {
 		if c.groups[gv], err = groupClient(cfg, gv, hc); err != nil {
-			return nil, fmt.Errorf("kubernetes: client for the API server of %s: %w", from, err)
+			return nil, fmt.Errorf("client for the API server of %s: %w", from, err)
 		}
 	}
 	return c, nil
@@ -115,7 +115,7 @@ func restConfig(o *Options) (cfg *rest.Config, from string, err error) {
 		}
 	}
 	if err != nil {
-		return nil, from, fmt.Errorf("kubernetes: %s: %w", from, err)
+		return nil, from, fmt.Errorf("%s: %w", from, err)
 	}
 	cfg.UserAgent = fmt.Sprintf("clusterdns (%s/%s)", runtime.GOOS, runtime.GOARCH)
 	cfg.ContentType = kruntime.ContentTypeProtobuf

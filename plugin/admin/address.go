@@ -36,6 +36,9 @@ func ParseAddress(in *directive.Input, def string) (string, error) {
 	}
 	a := in.Args[0]
 	host, port, err := net.SplitHostPort(a.Text)
+	if _, digits := strconv.ParseUint(a.Text, 10, 16); err != nil && digits == nil {
+		return "", a.Errorf("%s: %q is a port alone; write :%s for it on all addresses, or localhost:%s", in.Name.Text, a.Text, a.Text, a.Text)
+	}
 	if err != nil {
 		return "", a.Errorf("%s: %q is not an address; write it like localhost:8080 or :8080", in.Name.Text, a.Text)
 	}

@@ -118,7 +118,7 @@ func TestParse(t *testing.T) {
 		{"", "127.0.0.1:8053"},
 		{":80", ":80"},
 		{"[::1]:8053", "[::1]:8053"},
-		{"8053", `error: Corefile:1: console: "8053" is not an address; write it like localhost:8080 or :8080`},
+		{"8053", `error: Corefile:1: console: "8053" is a port alone; write :8053 for it on all addresses, or localhost:8053`},
 	} {
 		o, err := console.Parse(plugintest.Input(t, "console "+c.args))
 		got := o.Address

@@ -55,9 +55,10 @@ const maxRounds = 10_000
 
 // Run is the subcommand: args are what stands behind its name. It gives the exit status: 0, 1 when it could not be done or no name was found, 2 for wrong usage.
 func Run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
-	s, names, err := parse(args, stderr)
+	s, names, err := parse(args)
 	switch {
 	case errors.Is(err, flag.ErrHelp):
+		printUsage(stdout)
 		return 0
 	case err != nil:
 		fmt.Fprintf(stderr, "clusterdns ndots: %v\nTry 'clusterdns ndots -h'.\n", err)
@@ -70,7 +71,7 @@ func Run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	return 0
 }
 
-func parse(args []string, stderr io.Writer) (*settings, []string, error) {
+func parse(args []string) (*settings, []string, error) {
 	s := &settings{}
 	fs := flag.NewFlagSet("ndots", flag.ContinueOnError)
 	fs.SetOutput(io.Discard)
@@ -86,9 +87,6 @@ func parse(args []string, stderr io.Writer) (*settings, []string, error) {
 	fs.StringVar(&s.format, "o", "table", "")
 	fs.StringVar(&s.html, "html", "", "")
 	if err := fs.Parse(args); err != nil {
-		if errors.Is(err, flag.ErrHelp) {
-			printUsage(stderr)
-		}
 		return nil, nil, err
 	}
 	s.search = []string{s.from + ".svc." + s.zone, "svc." + s.zone, s.zone}

@@ -226,8 +226,9 @@ func (f *Flags) from() (string, error) {
 		if os.Getenv("KUBERNETES_SERVICE_HOST") != "" && f.context == "" {
 			return "pods insecure", nil // the Pod's own cluster
 		}
-		if file = usualKubeconfig(); file == "" {
-			return "", errors.New("there is no kubeconfig: say where the cluster is with -kubeconfig, -manifests or -conf")
+		var looked []string
+		if file, looked = usualKubeconfig(); file == "" {
+			return "", fmt.Errorf("there is no kubeconfig (looked for: %s): say where the cluster is with -kubeconfig, -manifests or -conf", strings.Join(looked, ", "))
 		}
 	}
 	abs, err := filepath.Abs(file)
@@ -247,17 +248,17 @@ func word(text string) string {
 }
 
 // usualKubeconfig is the file that kubectl would take: the first of $KUBECONFIG that exists, or ~/.kube/config, or "" if neither does.
-func usualKubeconfig() string {
+func usualKubeconfig() (found string, looked []string) {
 	files := filepath.SplitList(os.Getenv("KUBECONFIG"))
 	if home, err := os.UserHomeDir(); err == nil && len(files) == 0 {
 		files = []string{filepath.Join(home, ".kube", "config")}
 	}
 	for _, file := range files {
 		if _, err := os.Stat(file); err == nil {
-			return file
+			return file, files
 		}
 	}
-	return ""
+	return "", files
 }
 
 // Complain writes an error, a line for each of those that were joined. What an earlier line says already is left out.

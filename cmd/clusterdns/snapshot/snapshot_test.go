@@ -45,6 +45,10 @@ func TestUsualKubeconfig(t *testing.T) {
 	if err != nil || strings.Join(snap.Inventories()[0].NamespaceNames(), " ") != "shop" {
 		t.Errorf("%+v, %v", snap, err)
 	}
+	t.Setenv("KUBECONFIG", "no/such:no/other")
+	if _, err := flags(t).Read(t.Context(), ""); err == nil || !strings.Contains(err.Error(), "looked for: no/such, no/other") {
+		t.Errorf("no kubeconfig where $KUBECONFIG says: %v", err)
+	}
 	t.Setenv("KUBECONFIG", "")
 	if _, err := flags(t).Read(t.Context(), ""); err == nil || !strings.Contains(err.Error(), "-manifests") {
 		t.Errorf("no kubeconfig: %v", err)
