@@ -125,6 +125,9 @@ func TestFailureReasons(t *testing.T) {
 		"upstream":   {"forward . " + addr, server.EDENoReachable, addr},
 		"time-out":   {"forward . " + mute.LocalAddr().String(), server.EDENoReachable, mute.LocalAddr().String() + " over udp: no reply in time"},
 		"not synced": {"kubernetes {\n  endpoint http://" + addr + "\n  startup_timeout 0s\n }\n forward . " + addr, server.EDENotReady, "have not been read yet"},
+		"hosts":      {"hosts {\n  192.0.2.1 other.example\n }", server.EDEOther, "no line of hosts"},
+		"no match":   {"template IN A {\n  match ^other\n }", server.EDEOther, "no expression of the template"},
+		"no record":  {"template IN A {\n  answer \"{{ .Name }} 60 IN A nowhere\"\n }", server.EDEOther, "the template makes no record"},
 		"nobody":     {"hosts {\n  192.0.2.1 other.example\n  fallthrough\n }", server.EDEOther, "no directive"},
 	} {
 		t.Run(name, func(t *testing.T) {

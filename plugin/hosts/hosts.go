@@ -123,6 +123,7 @@ func (h *Hosts) Answer(r *server.Reply, q *server.Query) server.Verdict {
 	if q.Type == wire.TypePTR || h.o.Fallthrough.For(&q.Name) {
 		return server.Pass // reverse zones are seldom named: what is not here may well be elsewhere
 	}
+	r.AddEDE(server.EDEOther, "no line of hosts has this name, and hosts has no fallthrough for it")
 	return r.Fail(nil)
 }
 

@@ -128,6 +128,7 @@ func (h *Template) Answer(r *server.Reply, q *server.Query) server.Verdict {
 			if h.o.Fallthrough.For(&q.Name) {
 				return server.Pass
 			}
+			r.AddEDE(server.EDEOther, "no expression of the template matches this name, and it has no fallthrough for it")
 			return r.Fail(nil)
 		}
 	}
@@ -186,6 +187,7 @@ func (h *Template) reply(r *server.Reply, q *server.Query, zone wire.Zone, re in
 			made, err := h.execute(p, d, q)
 			if err != nil {
 				r.Rewind(before)
+				r.AddEDE(server.EDEOther, "the template makes no record of this name")
 				return r.Fail(err)
 			}
 			rr = &made
