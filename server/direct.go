@@ -44,6 +44,9 @@ func (d *Direct) answer(msg []byte, client, local netip.AddrPort, t Transport) (
 	return reply, reply != nil
 }
 
+// hold implements responder: Answer itself waits.
+func (*Direct) hold(int) {}
+
 // respond lets Answer go on, with a copy of the reply or nil for none.
 func (d *Direct) respond(s *slab, out outcome, _ *Turn) {
 	var reply []byte

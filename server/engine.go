@@ -93,6 +93,8 @@ type responder interface {
 	// respond sends the reply, if out says that there is one, and settles s. It does not block: a goroutine that serves others may be the caller.
 	// Where t is not nil, the reply may leave at the end of that.
 	respond(s *slab, out outcome, t *Turn)
+	// hold counts n more of its queries as parked and not settled yet, or less. What it answers from is not closed before there are none.
+	hold(n int)
 }
 
 // engine processes queries for all listeners.
@@ -101,7 +103,6 @@ type engine struct {
 	hooks    Hooks
 	slabs    sync.Pool
 	parked   atomic.Int64
-	waiting  sync.WaitGroup
 	deadline deadlines
 	crew     crew
 	drops    drops

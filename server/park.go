@@ -20,11 +20,12 @@ func (p Parked) Turn() *Turn { return p.s.turn }
 func (p Parked) Resume(v Verdict, t *Turn) {
 	s := p.s
 	e := s.engine
+	from := s.out
 	s.turn = t
 	e.parked.Add(-1)
 	out := e.goOn(s, v, nil)
 	if out == parked {
-		e.waiting.Done() // it has been counted once more
+		from.hold(-1) // it has been counted once more
 		return
 	}
 	s.out.respond(s, out, t)
@@ -48,7 +49,7 @@ func (e *engine) park(s *slab) outcome {
 		s.r.failed(errParked)
 		return e.finish(s)
 	}
-	e.waiting.Add(1)
+	s.out.hold(1)
 	s.keep()
 	if !e.entrust(s) {
 		e.crew.do(s)
@@ -106,8 +107,9 @@ func (s *slab) do() {
 
 // settle ends a query that had been parked: its reply is sent.
 func (e *engine) settle(s *slab) {
+	from := s.out
 	e.release(s)
-	e.waiting.Done()
+	from.hold(-1)
 }
 
 // goOn walks on from the handler at the cursor, which said v after it had waited.

@@ -211,3 +211,57 @@ func TestShutdownWaitsForParked(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestRemovedListenerWaitsForItsOwn: a listener that is not served any more is closed when the queries that came by it are answered, however
+// many others wait elsewhere.
+func TestRemovedListenerWaitsForItsOwn(t *testing.T) {
+	t.Parallel()
+	const mine = 4 * time.Second // what drains is closed after 5 seconds in any case
+	stays, goes := later{t: t}, later{t: t}
+	s := server.New(server.DefaultLimits(), server.Hooks{})
+	t.Cleanup(func() { _ = s.Shutdown(t.Context()) })
+	first := server.Listener{Host: "127.0.0.1", Port: "0", Blocks: []*server.Block{servertest.Block(".", stays.stage(address))}}
+	second := server.Listener{Host: "::1", Port: "0", Blocks: []*server.Block{servertest.Block(".", goes.stage(address))}}
+	if err := s.Apply([]server.Listener{first, second}); err != nil {
+		t.Fatal(err)
+	}
+	send := func(addr string) *dns.Conn {
+		c, err := dns.Dial("udp", addr)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { c.Close() })
+		_ = c.SetDeadline(time.Now().Add(patience))
+		if err := c.WriteMsg(servertest.Query("x.", dns.TypeA, 0)); err != nil {
+			t.Fatal(err)
+		}
+		return c
+	}
+	addr := s.Addrs()["[::1]:0"].String()
+	a, b := send(s.Addrs()["127.0.0.1:0"].String()), send(addr)
+	stays.arrived(1)
+	goes.arrived(1)
+	begin := time.Now()
+	if err := s.Apply([]server.Listener{first}); err != nil {
+		t.Fatal(err)
+	}
+	goes.resume(1)
+	if m, err := b.ReadMsg(); err != nil || len(m.Answer) != 1 {
+		t.Errorf("of the listener that goes: %v, %v", m, err)
+	}
+	for { // until its address is free
+		if pc, err := net.ListenPacket("udp", addr); err == nil {
+			pc.Close()
+			break
+		}
+		if time.Since(begin) > mine {
+			t.Errorf("%s is not closed after %s", addr, mine)
+			break
+		}
+		runtime.Gosched()
+	}
+	stays.resume(1)
+	if m, err := a.ReadMsg(); err != nil || len(m.Answer) != 1 {
+		t.Errorf("of the listener that stays: %v, %v", m, err)
+	}
+}

@@ -61,6 +61,7 @@ type endpoint struct {
 	udp      []*udpSocket
 	tcp      stream
 	wg       sync.WaitGroup // the goroutines that read UDP sockets and accept connections
+	waiting  sync.WaitGroup // queries by UDP that are parked. The first of them is counted by one of wg's goroutines, so whoever waits for these waits for those before
 }
 
 // stream is a listener of connections.
@@ -183,8 +184,8 @@ func (s *Server) drain(ctx context.Context, eps []*endpoint) error {
 		for _, ep := range eps {
 			ep.wg.Wait()
 			ep.tcp.wait()
+			ep.waiting.Wait()
 		}
-		s.engine.waiting.Wait()
 	}()
 	var err error
 	select {
@@ -328,6 +329,9 @@ func (ep *endpoint) close() {
 		ep.tcp.closeAll()
 	}
 }
+
+// hold implements responder.
+func (u *udpSocket) hold(n int) { u.waiting.Add(n) }
 
 // respond sends the reply of a query that had been parked.
 func (u *udpSocket) respond(s *slab, out outcome, t *Turn) {

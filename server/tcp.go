@@ -272,6 +272,9 @@ func (c *tcpConn) respond(s *slab, out outcome, _ *Turn) {
 	}
 }
 
+// hold implements responder: the connection counts each query from when it is read.
+func (*tcpConn) hold(int) {}
+
 // do implements task: it sends the replies that have gathered until there are no more.
 func (c *tcpConn) do() {
 	var batch []*slab
