@@ -195,7 +195,7 @@ func (g *group) await(ctx context.Context, q *server.Query) result {
 	if x == nil {
 		return result{err: &unreachable{0, ctx.Err()}}
 	}
-	x.abandon(gen, ctx.Err())
+	x.abandon(gen, c, ctx.Err())
 	return <-c.result
 }
 
@@ -220,7 +220,7 @@ func (u *upstream) once(ctx context.Context, over proto, fill func(*question)) e
 		return res.err
 	case <-ctx.Done():
 	}
-	x.abandon(gen, ctx.Err())
+	x.abandon(gen, c, ctx.Err())
 	if res := <-c.result; res.err == nil {
 		return nil
 	}

@@ -236,11 +236,16 @@ func (x *exchange) rescue() {
 	}
 }
 
-// abandon ends the use of x that gen names, if it is not over.
-func (x *exchange) abandon(gen uint64, err error) {
+// abandon ends the use of x that gen names, if it is not over, unless others than c, for whom it was begun, wait for it too.
+func (x *exchange) abandon(gen uint64, c call, err error) {
 	x.mu.Lock()
 	if x.gen != gen || x.decided {
 		x.mu.Unlock()
+		return
+	}
+	if x.group.flights.leave(x) {
+		x.mu.Unlock()
+		c.result <- result{err: &unreachable{0, err}}
 		return
 	}
 	x.last = err

@@ -2,6 +2,7 @@ package forward
 
 import (
 	"hash/maphash"
+	"slices"
 	"sync"
 
 	"github.com/clusterdns/clusterdns/server/wire"
@@ -56,7 +57,19 @@ func (f *flights) join(x *exchange, c call) bool {
 	return true
 }
 
-// land ends the flight of x and gives those who wait for it. The first is the one that it was begun for.
+// leave takes out the one that x was begun for, if others wait for it as well, and says so. x has not landed.
+func (f *flights) leave(x *exchange) bool {
+	s := &f.shards[x.key.name%flightShards]
+	s.Lock()
+	defer s.Unlock()
+	if len(x.waiters) == 1 {
+		return false
+	}
+	x.waiters = slices.Delete(x.waiters, 0, 1)
+	return true
+}
+
+// land ends the flight of x and gives those who wait for it. The first is the one that it was begun for, if that is still among them.
 func (f *flights) land(x *exchange) []call {
 	s := &f.shards[x.key.name%flightShards]
 	s.Lock()

@@ -420,3 +420,43 @@ func TestMoreThanFits(t *testing.T) {
 		synctest.Wait()
 	})
 }
+
+// TestFirstLeaves: who shares a question goes on waiting for the reply when the one that it was first asked for has waited long enough.
+func TestFirstLeaves(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		n := newNetwork()
+		n.script("10.0.0.1", "udp", "answer 192.0.2.1 @1400ms")
+		f := newForward([]Options{parsed(t, "forward . 10.0.0.1")}, NewMetrics(nil), quiet(), n.dial)
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error)
+		go func() { ended <- f.Run(ctx) }()
+		hasty, patient := servertest.Block(".", server.Stage{Name: "forward", Handler: f}), servertest.Block(".", server.Stage{Name: "forward", Handler: f})
+		hasty.Options.Patience = time.Second
+		query := servertest.Pack(t, servertest.Query("a.example.org.", dns.TypeA, 0))
+		var all sync.WaitGroup
+		ask := func(b *server.Block, rcode int, after time.Duration) {
+			begin := time.Now()
+			all.Go(func() {
+				r, ok := servertest.Direct(b).Answer(query, servertest.Client, server.UDP)
+				if took := time.Since(begin); !ok || int(r[3]&0xF) != rcode || took.Round(10*time.Millisecond) != after {
+					t.Errorf("%x after %s, want rcode %d after %s", r, took, rcode, after)
+				}
+			})
+			synctest.Wait()
+		}
+		ask(hasty, dns.RcodeServerFailure, time.Second)
+		time.Sleep(500 * time.Millisecond)
+		ask(patient, dns.RcodeSuccess, 900*time.Millisecond)
+		ask(hasty, dns.RcodeSuccess, 900*time.Millisecond)
+		all.Wait()
+		if m := f.groups[0].waiting.Load(); m != 0 {
+			t.Errorf("%d queries wait", m)
+		}
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+		time.Sleep(time.Minute) // of the test's time
+	})
+}
