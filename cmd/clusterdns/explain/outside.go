@@ -83,6 +83,7 @@ func (e *Explainer) judgeOutside(x *Explanation) {
 		x.rule(Absent, "is no address of a Service or endpoint of the cluster")
 	case nobody:
 		x.Verdict.Kind, x.Verdict.Summary = Unknown, "is not a name of the cluster, and upstream servers were not asked"
+		e.noteDot(x)
 		x.askInCluster(x.Name)
 	default:
 		x.Verdict.Kind, x.Verdict.Summary = Absent, "does not exist, neither in the cluster nor outside"
@@ -95,6 +96,21 @@ func (e *Explainer) judgeOutside(x *Explanation) {
 		}
 		for _, r := range x.reasons() {
 			x.note("%s", r)
+		}
+		e.noteDot(x)
+	}
+}
+
+// noteDot is for a name that is one of the cluster but for the dot at its end.
+func (e *Explainer) noteDot(x *Explanation) {
+	name, dot := strings.CutSuffix(x.Name, ".")
+	if !dot {
+		return
+	}
+	if s := e.meant(name, x.From); s != nil {
+		if _, found := s.exists(); found {
+			x.note("the dot at its end keeps the search list from being tried: without it, this is a name of Service %s/%s", s.namespace, s.service)
+			x.again("%s", quote(name))
 		}
 	}
 }

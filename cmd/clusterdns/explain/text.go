@@ -98,7 +98,12 @@ func (p *page) candidate(n int, c *Candidate) {
 		if a.By != "" {
 			by = "  [" + a.By + "]"
 		}
-		p.line("    %-7s  %s%s", types, a.text(), by)
+		lines := a.lines()
+		for len(lines) > 1 {
+			p.line("    %-7s  %s", types, lines[0])
+			types, lines = "", lines[1:]
+		}
+		p.line("    %-7s  %s%s", types, lines[0], by)
 		for _, r := range a.Reasons {
 			p.line("             (%s)", r)
 		}
@@ -108,6 +113,35 @@ func (p *page) candidate(n int, c *Candidate) {
 // same says whether two answers say the same of different types.
 func (a *Answer) same(b *Answer) bool {
 	return a.RCode == b.RCode && a.By == b.By && a.Error == b.Error && a.NotAsked == b.NotAsked && slices.Equal(a.Records, b.Records) && slices.Equal(a.Reasons, b.Reasons)
+}
+
+// The bounds of what is shown of an answer to people: a headless Service has as many records as endpoints.
+const (
+	maxRecords = 20
+	lineWidth  = 100 // columns of records, beside what stands before them
+)
+
+// lines is the answer in lines that are not much longer than a terminal is wide: at least one.
+func (a *Answer) lines() (lines []string) {
+	if text := a.text(); len(text) <= lineWidth || len(a.Records) < 2 {
+		return []string{text}
+	}
+	line := ""
+	for _, r := range a.Records[:min(len(a.Records), maxRecords)] {
+		if line != "" && len(line)+len(", ")+len(r) > lineWidth {
+			lines, line = append(lines, line+","), ""
+		}
+		if line != "" {
+			line += ", "
+		}
+		line += r
+	}
+	rest := *a
+	rest.Records = []string{line}
+	if n := len(a.Records) - maxRecords; n > 0 {
+		rest.Records = append(rest.Records, fmt.Sprintf("and %d more", n))
+	}
+	return append(lines, rest.text())
 }
 
 // text is the answer in a line.
