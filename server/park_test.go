@@ -15,6 +15,7 @@ import (
 
 	"github.com/clusterdns/clusterdns/server"
 	"github.com/clusterdns/clusterdns/server/servertest"
+	"github.com/clusterdns/clusterdns/server/wire"
 )
 
 // parker is a Parker.
@@ -263,5 +264,59 @@ func TestRemovedListenerWaitsForItsOwn(t *testing.T) {
 	stays.resume(1)
 	if m, err := a.ReadMsg(); err != nil || len(m.Answer) != 1 {
 		t.Errorf("of the listener that stays: %v, %v", m, err)
+	}
+}
+
+// ender tells of the end of a turn.
+type ender chan struct{}
+
+func (e ender) EndTurn(*server.Turn) { close(e) }
+
+// TestTurnOfDeafClient: what a query of a connection has begun is not held back while the replies behind it wait for a client that does not read. Others
+// may wait for the same.
+func TestTurnOfDeafClient(t *testing.T) {
+	t.Parallel()
+	ended, goesOn := make(ender), make(chan func(), 1)
+	waits := parker{park: func(p server.Parked, r *server.Reply, q *server.Query) bool {
+		p.Turn().AtEnd(ended)
+		goesOn <- func() { p.Resume(address(r, q), nil) }
+		return true
+	}}
+	s := server.New(server.DefaultLimits(), server.Hooks{})
+	long := handler(func(r *server.Reply, q *server.Query) server.Verdict {
+		if q.Type == wire.TypeA {
+			return server.Pass
+		}
+		for range 200 { // 52 kB
+			r.TXT(server.Answer, server.Owner, 1, strings.Repeat("x", 255))
+		}
+		return server.Done
+	})
+	if err := s.Apply([]server.Listener{{Host: "127.0.0.1", Port: "0", Blocks: []*server.Block{servertest.Block(".", stage(long), stage(waits))},
+		Timeouts: server.Timeouts{Write: time.Minute}}}); err != nil {
+		t.Fatal(err)
+	}
+	conn, err := net.Dial("tcp", s.Addrs()["127.0.0.1:0"].String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = conn.(*net.TCPConn).SetReadBuffer(4096)
+	var all []byte
+	for m := servertest.Pack(t, servertest.Query("x.", dns.TypeA, 0)); len(all) < 4000; {
+		all = append(append(all, 0, byte(len(m))), m...)
+		m = servertest.Pack(t, servertest.Query("x.", dns.TypeTXT, 0))
+	}
+	if _, err := conn.Write(all); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case <-ended:
+	case <-time.After(patience):
+		t.Error("the turn has not ended")
+	}
+	conn.Close()
+	(<-goesOn)()
+	if err := s.Shutdown(t.Context()); err != nil {
+		t.Error(err)
 	}
 }

@@ -124,6 +124,9 @@ func (c *tcpConn) serve() {
 		case parked:
 			continue // respond does the rest: the slab is not ours any more
 		case replied:
+			if !c.ready(len(s.r.buf)) {
+				c.turn.End() // other clients may wait for the same questions, and this one may not read for long
+			}
 			err = c.write(s)
 		}
 		c.open.Add(-1)
@@ -212,6 +215,15 @@ func readFrame(r *bufio.Reader, buf *[]byte) (int, error) {
 	}
 	_, err := io.ReadFull(r, (*buf)[:n])
 	return n, err
+}
+
+// ready says whether a reply of n bytes can be written without waiting for the client.
+func (c *tcpConn) ready(n int) bool {
+	if !c.mu.TryLock() {
+		return false // replies are being sent
+	}
+	defer c.mu.Unlock()
+	return c.w.Available() >= n+2
 }
 
 // write appends a reply to what is to be sent. An error is that of what was sent to make room, and stays.

@@ -152,7 +152,7 @@ func TestTimeouts(t *testing.T) {
 		timeouts server.Timeouts
 		use      func(c *dns.Conn) error
 	}{
-		{"idle", server.Timeouts{Idle: 50 * time.Millisecond}, ask},
+		{"idle", server.Timeouts{Idle: 2 * time.Second}, ask},
 		{"slow", server.Timeouts{Read: 50 * time.Millisecond}, func(c *dns.Conn) error {
 			_, err := c.Conn.Write([]byte{0, 40, 1})
 			return err
