@@ -188,11 +188,10 @@ func (r *reader) block() error {
 	if err != nil {
 		return err
 	}
-	if braces && r.cur.Text != "}" {
-		return r.cur.Errorf("the file ends within the server block of %s: a closing brace is missing", texts(labels))
-	}
 	if braces && !closed {
-		r.warnOnce(r.cur.Errorf("this brace closes a directive, and the file ends within the server block of %s: write another one", texts(labels)))
+		if err := r.unclosed(labels); err != nil {
+			return err
+		}
 	}
 	if len(labels) == 0 && braces {
 		open.Text = "."
@@ -202,6 +201,15 @@ func (r *reader) block() error {
 	if len(b.labels) > 0 {
 		r.out.blocks = append(r.out.blocks, b)
 	}
+	return nil
+}
+
+// unclosed judges a server block in which the file ends. CoreDNS takes the closing brace of its last directive for its own.
+func (r *reader) unclosed(labels []directive.Arg) error {
+	if r.cur.Text != "}" {
+		return r.cur.Errorf("the file ends within the server block of %s: a closing brace is missing", texts(labels))
+	}
+	r.warnOnce(r.cur.Errorf("this brace closes a directive, and the file ends within the server block of %s: write another one", texts(labels)))
 	return nil
 }
 

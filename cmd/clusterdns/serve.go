@@ -163,13 +163,7 @@ func live(env environment, f *flags, signals <-chan os.Signal) int {
 		break
 	}
 	cancel()
-	code := exitOK
-	switch err := stop(instance, signals); {
-	case errors.Is(err, context.Canceled):
-		code = fail(env, errors.New("a second signal ended it before all queries were answered"))
-	case err != nil:
-		code = fail(env, fmt.Errorf("not all queries could be answered before the end: %w", err))
-	}
+	code := end(env, instance, signals)
 	if f.pidfile != "" {
 		_ = os.Remove(f.pidfile) // a stale one does less harm than a failure at the very end
 	}
@@ -229,6 +223,18 @@ func stop(instance *config.Instance, signals <-chan os.Signal) error {
 		}
 	}()
 	return instance.Stop(ctx)
+}
+
+// end stops the server and says if queries were left.
+func end(env environment, instance *config.Instance, signals <-chan os.Signal) int {
+	err := stop(instance, signals)
+	switch {
+	case errors.Is(err, context.Canceled):
+		return fail(env, errors.New("a second signal ended it before all queries were answered"))
+	case err != nil:
+		return fail(env, fmt.Errorf("not all queries could be answered before the end: %w", err))
+	}
+	return exitOK
 }
 
 // loadCorefile reads the Corefile that the command line asks for.

@@ -113,39 +113,41 @@ func fields() (names []string) {
 	return names
 }
 
-// unknownFields tells of the fields of the question that a template uses and that do not exist. Within range and with, the dot is something else, so
-// only what stands outside of them, or in what they go through, is looked at.
+// unknownFields tells of the fields of the question that a template uses and that do not exist.
 func unknownFields(n parse.Node, tell func(field string)) {
+	if f, ok := n.(*parse.FieldNode); ok && !slices.Contains(fields(), f.Ident[0]) {
+		tell(f.Ident[0])
+	}
+	for _, c := range sameDot(n) {
+		unknownFields(c, tell)
+	}
+}
+
+// sameDot are the parts of a node in which the dot is what it is outside. In the bodies of range and with it is something else.
+func sameDot(n parse.Node) []parse.Node {
 	switch n := n.(type) {
 	case *parse.ListNode:
 		if n != nil {
-			for _, c := range n.Nodes {
-				unknownFields(c, tell)
-			}
+			return n.Nodes
 		}
 	case *parse.ActionNode:
-		unknownFields(n.Pipe, tell)
+		return []parse.Node{n.Pipe}
 	case *parse.IfNode:
-		unknownFields(n.Pipe, tell)
-		unknownFields(n.List, tell)
-		unknownFields(n.ElseList, tell)
+		return []parse.Node{n.Pipe, n.List, n.ElseList}
 	case *parse.WithNode:
-		unknownFields(n.Pipe, tell)
+		return []parse.Node{n.Pipe}
 	case *parse.RangeNode:
-		unknownFields(n.Pipe, tell)
+		return []parse.Node{n.Pipe}
 	case *parse.PipeNode:
+		var args []parse.Node
 		for _, c := range n.Cmds {
-			for _, a := range c.Args {
-				unknownFields(a, tell)
-			}
+			args = append(args, c.Args...)
 		}
+		return args
 	case *parse.ChainNode:
-		unknownFields(n.Node, tell)
-	case *parse.FieldNode:
-		if !slices.Contains(fields(), n.Ident[0]) {
-			tell(n.Ident[0])
-		}
+		return []parse.Node{n.Node}
 	}
+	return nil
 }
 
 // run executes the template within its bounds.

@@ -69,17 +69,8 @@ func Parse(in *directive.Input) (Options, error) {
 	if err := directive.ParseOptions(in, &o, Rows()); err != nil {
 		return o, err
 	}
-	if len(in.Lines) == 0 && in.Warn != nil {
-		in.Warn(in.Name, "template: without options it answers everything with nothing")
-	}
-	for _, l := range in.Lines {
-		switch {
-		case in.Warn == nil:
-		case l.Name.Text == "upstream":
-			in.Warn(l.Name, "template: upstream does nothing any more; CNAMEs are always followed here")
-		case l.Name.Text == "answer" || l.Name.Text == "additional" || l.Name.Text == "authority":
-			warnFields(in.Warn, l.Args)
-		}
+	if in.Warn != nil {
+		remark(in)
 	}
 	return o, nil
 }
@@ -102,6 +93,21 @@ func addTemplates(to *[]string, l *directive.Line) error {
 		*to = append(*to, a.Text)
 	}
 	return nil
+}
+
+// remark warns of what is no error and most likely not meant.
+func remark(in *directive.Input) {
+	if len(in.Lines) == 0 {
+		in.Warn(in.Name, "template: without options it answers everything with nothing")
+	}
+	for _, l := range in.Lines {
+		switch l.Name.Text {
+		case "upstream":
+			in.Warn(l.Name, "template: upstream does nothing any more; CNAMEs are always followed here")
+		case "answer", "additional", "authority":
+			warnFields(in.Warn, l.Args)
+		}
+	}
 }
 
 // warnFields remarks on fields that templates do not have. Each query would fail by them, and it is no error for CoreDNS.
