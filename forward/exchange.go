@@ -108,6 +108,10 @@ func (x *exchange) open(begun time.Time) {
 	o := &x.group.opts
 	x.asking = true
 	x.deadline = begun.Add(min(max(overall, o.ReadTimeout), overallMost))
+	if !now.Before(x.deadline) { // no upstream could reply in time, and none is to be blamed for it
+		x.decide(nil, &unreachable{0, errSilent})
+		return
+	}
 	x.launch(now)
 	x.proceed(now)
 }
