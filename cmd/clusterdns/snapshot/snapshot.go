@@ -134,6 +134,9 @@ func (f *Flags) read(ctx context.Context, zone string) (*Snapshot, *config.Confi
 			if err != nil {
 				return nil, nil, err
 			}
+			if len(f.manifests) > 0 && len(v.Namespaces)+len(v.Services) == 0 { // and not because options hide them
+				return nil, nil, fmt.Errorf("-manifests: there is no object of a cluster in %s: neither a Namespace nor a Service", strings.Join(f.manifests, ", "))
+			}
 			s.inventories = append(s.inventories, inventory{o, v})
 		}
 	}

@@ -74,6 +74,12 @@ func TestCorefile(t *testing.T) {
 	if err != nil || strings.Join(byFlag.Inventories()[0].NamespaceNames(), " ") != "one two" || byFlag.Zones()[0] != "my.zone." {
 		t.Errorf("%+v, %v", byFlag, err)
 	}
+	deployment := write(t, "deployment.yaml", "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: web, namespace: shop}\n")
+	for _, path := range []string{t.TempDir(), deployment} {
+		if _, err := flags(t, "-manifests", path).Read(t.Context(), ""); err == nil || !strings.Contains(err.Error(), "no object of a cluster in "+path) {
+			t.Errorf("%s: %v", path, err)
+		}
+	}
 	if _, err := flags(t, "-conf", write(t, "Corefile", ".:53 {\n whoami\n}\n")).Read(t.Context(), ""); err == nil || !strings.Contains(err.Error(), "no directive kubernetes") {
 		t.Errorf("no cluster: %v", err)
 	}
