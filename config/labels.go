@@ -2,6 +2,7 @@ package config
 
 import (
 	"fmt"
+	"net/netip"
 	"strings"
 
 	"github.com/clusterdns/clusterdns/config/directive"
@@ -44,6 +45,15 @@ func schemes() []scheme {
 	}
 }
 
+// addressOf is the address that stands where a zone belongs, with or without a port.
+func addressOf(label string) (netip.Addr, bool) {
+	if ap, err := netip.ParseAddrPort(label); err == nil {
+		return ap.Addr(), true
+	}
+	addr, err := netip.ParseAddr(strings.Trim(label, "[]"))
+	return addr, err == nil
+}
+
 // parseLabels reads the labels of a server block. A network gives as many zones as it needs.
 func (c *Config) parseLabels(labels []directive.Arg, port string) (zones []Zone, errs []error) {
 	for _, l := range labels {
@@ -66,8 +76,10 @@ func (c *Config) parseLabels(labels []directive.Arg, port string) (zones []Zone,
 			p = port
 		}
 		for _, n := range names {
-			if !preferred(n) {
-				c.warn(l, "the zone %q is not of the form that names of hosts have (RFC 1035 2.3.1); is it meant?", n)
+			if addr, ok := addressOf(text); ok {
+				c.warn(l, "%s is taken as the name of a zone; to listen on that address, write bind %s into the server block", addr, addr)
+			} else if !preferred(n) {
+				c.warn(l, "the zone %q is not of the form that names of hosts have (RFC 1123 2.1); is it meant?", n)
 			}
 			zones = append(zones, Zone{Name: n, Port: p, Transport: s.name, at: l})
 		}
@@ -91,15 +103,16 @@ func splitScheme(l directive.Arg) (s scheme, rest string, err error) {
 	return s, "", l.Errorf("%s: the scheme %q is not known; known are dns://, tls:// and https://", l.Text, name)
 }
 
-// preferred says whether a zone's labels are letters, digits and hyphens, or it is the root or a reverse zone, which may begin with digits.
-// CoreDNS warns of others.
+// preferred says whether a zone's labels are letters, digits and hyphens, maybe behind an underscore, or it is the root or a reverse zone.
+// CoreDNS warns of others, and of labels that begin with a digit, which RFC 1123 2.1 allows, or an underscore.
 func preferred(zone string) bool {
 	reverse := strings.HasSuffix(zone, ".in-addr.arpa.") || strings.HasSuffix(zone, ".ip6.arpa.")
 	if zone == "." || reverse {
 		return true
 	}
 	for _, label := range strings.Split(strings.TrimSuffix(zone, "."), ".") {
-		if label[0] < 'a' || label[0] > 'z' || label[len(label)-1] == '-' {
+		label = strings.TrimPrefix(label, "_") // of services, and zones such as _msdcs (RFC 8552)
+		if label == "" || label[0] == '-' || label[len(label)-1] == '-' {
 			return false
 		}
 		if strings.Trim(label, "abcdefghijklmnopqrstuvwxyz0123456789-") != "" {

@@ -1,6 +1,7 @@
 package admin
 
 import (
+	"errors"
 	"net"
 	"strconv"
 	"strings"
@@ -43,6 +44,9 @@ func ParseAddress(in *directive.Input, def string) (string, error) {
 		return "", a.Errorf("%s: %q is not an address; write it like localhost:8080 or :8080", in.Name.Text, a.Text)
 	}
 	n, err := strconv.ParseUint(port, 10, 16)
+	if errors.Is(err, strconv.ErrRange) {
+		return "", a.Errorf("%s: port %s of %q is not within 0 and 65535", in.Name.Text, port, a.Text)
+	}
 	if err != nil {
 		return "", a.Errorf("%s: %q is not a port of %q", in.Name.Text, port, a.Text)
 	}

@@ -225,7 +225,7 @@ func TestParseAddress(t *testing.T) {
 	}
 	for text, want := range map[string]string{
 		"x bla": "is not an address", "x bla bla": "takes one address", "x /foo": "is not an address", "x bla:a": `"a" is not a port`,
-		"x :65536": "is not a port", "x :": "is not a port", "x ::1:80": "is not an address", "x :80 -1": "takes one address",
+		"x :65536": "is not within 0 and 65535", "x 80": "is a port alone; write :80", "x :": "is not a port", "x ::1:80": "is not an address", "x :80 -1": "takes one address",
 	} {
 		if _, err := ParseAddress(plugintest.Input(t, text), ""); err == nil || !strings.HasPrefix(err.Error(), "Corefile:1: x: ") || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: error %v, want %s", text, err, want)

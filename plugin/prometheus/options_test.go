@@ -51,6 +51,8 @@ func TestParse(t *testing.T) {
 		{in: input("prometheus", "clients 7"), want: Options{Address: "localhost:9153", Clients: 7}},
 		{in: input("prometheus /foo"), err: `Corefile:1: prometheus: "/foo" is not an address; write it like localhost:8080 or :8080`},
 		{in: input("prometheus localhost"), err: `Corefile:1: prometheus: "localhost" is not an address`},
+		{in: input("prometheus :99999"), err: `Corefile:1: prometheus: port 99999 of ":99999" is not within 0 and 65535`},
+		{in: input("prometheus 9153"), err: `Corefile:1: prometheus: "9153" is a port alone; write :9153 for it on all addresses, or localhost:9153`},
 		{in: input("prometheus localhost:http"), err: `Corefile:1: prometheus: "http" is not a port of "localhost:http"`},
 		{in: input("prometheus 2001:db8::1:9153"), err: `is not an address`},
 		{in: input("prometheus :1 :2"), err: `Corefile:1: prometheus: takes one address, found ":2" behind it`},
