@@ -79,6 +79,8 @@ type udpSocket struct {
 	raw    syscall.RawConn // of conn
 	local  netip.AddrPort
 	shard  int
+	full   atomic.Bool // somebody waits for room to send
+	late   late
 }
 
 // New makes a server that serves nothing yet.

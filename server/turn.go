@@ -42,10 +42,7 @@ func (t *Turn) End() {
 		e.EndTurn(t)
 	}
 	t.out.send(t.replies)
-	for i, s := range t.replies {
-		s.engine.settle(s)
-		t.replies[i] = nil
-	}
+	clear(t.replies)
 	t.replies = t.replies[:0]
 	t.seed = rand.Uint32()
 }

@@ -123,6 +123,7 @@ func (u *udpSocket) serve() {
 		b.load(i, u.engine.take())
 	}
 	recv, send := b.receive, b.send.do
+	b.send.full = &u.full
 	for {
 		if err := rc.Read(recv); err != nil {
 			break
@@ -194,6 +195,9 @@ func (u *udpSocket) answer(b *batch, rc syscall.RawConn, send func(uintptr) bool
 		b.send.left = b.out[:k]
 		// An error here means that the socket is closed; the reader sees it too.
 		_ = rc.Write(send)
+		if u.full.Load() {
+			u.full.Store(false)
+		}
 	}
 	b.turn.End()
 	if u.engine.limits.Poison {

@@ -58,11 +58,16 @@ func (u *udpSocket) serve() {
 // sender sends the replies of a turn.
 type sender struct{}
 
+// send sends replies over the sockets that they belong to, and settles them.
 func (sender) send(replies []*slab) {
 	for _, s := range replies {
 		s.out.(*udpSocket).send(s)
+		s.engine.settle(s)
 	}
 }
+
+// late is nothing: see its Linux counterpart.
+type late struct{}
 
 // send sends one reply.
 func (u *udpSocket) send(s *slab) { _, _ = u.conn.WriteToUDPAddrPort(s.r.buf, s.udp.from) }

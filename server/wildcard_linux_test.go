@@ -17,30 +17,36 @@ import (
 	"github.com/clusterdns/clusterdns/server/servertest"
 )
 
-// insideEnv makes the test program the inside of TestWildcard.
-const insideEnv = "SERVER_TEST_WILDCARD"
+// insideEnv makes the test program the inside of one of the tests that have a network namespace of their own.
+const insideEnv = "SERVER_TEST_INSIDE"
 
 func TestMain(m *testing.M) {
-	if os.Getenv(insideEnv) != "" {
-		if err := wildcard(); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			os.Exit(1)
-		}
-		return
+	inside := map[string]func() error{"wildcard": wildcard, "full": fullSocket}[os.Getenv(insideEnv)]
+	if inside == nil {
+		os.Exit(m.Run())
 	}
-	os.Exit(m.Run())
+	if err := inside(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
 }
 
 // TestWildcard binds to all addresses, in a network namespace of its own: replies leave from the address that was asked, whether the query
 // had to wait or not.
 func TestWildcard(t *testing.T) {
 	t.Parallel()
+	runInside(t, "wildcard")
+}
+
+// runInside runs what TestMain knows by that name in a network namespace of its own.
+func runInside(t *testing.T, what string) {
+	t.Helper()
 	self, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
 	}
 	cmd := exec.Command(self)
-	cmd.Env = append(os.Environ(), insideEnv+"=1")
+	cmd.Env = append(os.Environ(), insideEnv+"="+what)
 	cmd.SysProcAttr = &syscall.SysProcAttr{
 		Cloneflags:  syscall.CLONE_NEWUSER | syscall.CLONE_NEWNET,
 		UidMappings: []syscall.SysProcIDMap{{HostID: os.Getuid(), Size: 1}},
@@ -59,8 +65,8 @@ func TestWildcard(t *testing.T) {
 
 // wildcard runs in the namespace, whose loopback addresses are nobody else's.
 func wildcard() error {
-	if out, err := exec.Command("ip", "link", "set", "lo", "up").CombinedOutput(); err != nil {
-		return fmt.Errorf("ip link set lo up: %w %s", err, out)
+	if err := ip("link set lo up"); err != nil {
+		return err
 	}
 	s := server.New(server.DefaultLimits(), server.Hooks{})
 	if err := s.Apply([]server.Listener{{Port: "0", Blocks: []*server.Block{
@@ -86,6 +92,13 @@ func wildcard() error {
 		}
 	}
 	return errors.Join(append(errs, s.Shutdown(context.Background()))...)
+}
+
+func ip(args string) error {
+	if out, err := exec.Command("ip", strings.Fields(args)...).CombinedOutput(); err != nil {
+		return fmt.Errorf("ip %s: %w %s", args, err, out)
+	}
+	return nil
 }
 
 // local answers with the address that was asked.
