@@ -51,6 +51,7 @@ func Run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		fmt.Fprintf(stderr, "clusterdns dump: %v\nTry 'clusterdns dump -h'.\n", err)
 		return 2
 	}
+	s.source.Log = snapshot.Remarks(stderr, "dump")
 	if err := s.dump(ctx, stdout); err != nil {
 		snapshot.Complain(stderr, "dump", err)
 		return 1

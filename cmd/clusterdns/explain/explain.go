@@ -70,6 +70,7 @@ func Run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		fmt.Fprintf(stderr, "clusterdns explain: %v\nTry 'clusterdns explain -h'.\n", err)
 		return exitUsage
 	}
+	s.source.Log = snapshot.Remarks(stderr, "explain")
 	x, err := s.explain(ctx, name)
 	if err != nil {
 		snapshot.Complain(stderr, "explain", err)

@@ -459,3 +459,18 @@ func FuzzName(f *testing.F) {
 
 // own looks into the live index alone.
 func own(h explain.ClusterHandler) kubernetes.Inspector { return h }
+
+// TestRemarks: an object of a kind that does not exist is spoken of, and not only what is missing by that.
+func TestRemarks(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "slip.yaml")
+	text := "apiVersion: v1\nkind: Namespace\nmetadata: {name: shop}\n---\napiVersion: v1\nkind: Servce\nmetadata: {name: web, namespace: shop}\n"
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	out, errs, exit := run(t, "-manifests", file, "web.shop")
+	const want = "is Service of v1 meant?"
+	if exit != 3 || !strings.HasPrefix(errs, "clusterdns explain: warning: ") || !strings.Contains(errs, want) || strings.Contains(out, want) {
+		t.Errorf("exit %d\n%s\n%s\nwant a warning %q", exit, out, errs, want)
+	}
+}

@@ -8,6 +8,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -29,6 +30,9 @@ const Usage = `  -manifests PATH   files and folders of Kubernetes YAML or JSON;
 type Flags struct {
 	manifests                 []string
 	kubeconfig, context, conf string
+
+	// Log takes remarks on what is read, such as an object of a kind that does not exist; nil for nowhere.
+	Log *slog.Logger
 }
 
 // Register adds the flags to a set.
@@ -130,7 +134,7 @@ func (f *Flags) read(ctx context.Context, zone string) (*Snapshot, *config.Confi
 			if !ok || s.find(o) != nil {
 				continue
 			}
-			v, err := kubernetes.ReadInventory(ctx, o, nil)
+			v, err := kubernetes.ReadInventory(ctx, o, f.Log)
 			if err != nil {
 				return nil, nil, err
 			}
