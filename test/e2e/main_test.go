@@ -1,5 +1,5 @@
 // Package e2e_test installs what deploy/ ships into a real cluster of one node and uses it as people do: see package cluster for how
-// that cluster runs on this machine. The first run compiles Kubernetes, which takes some ten minutes on two cores; later ones begin in
+// that cluster runs on this machine. The first run compiles Kubernetes, which takes some twenty minutes of CPU time; later ones begin in
 // seconds. It needs Linux and root, and is skipped elsewhere.
 package e2e_test
 
