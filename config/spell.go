@@ -17,7 +17,7 @@ func spell(directive string, all []Setting) []Setting {
 		case other:
 			s.Name = name
 		}
-		if s.Value == `""` {
+		if s.Value == `""` || s.From == "" && s.Value == "-1" { // nothing, and a number that follows from others
 			s.Value = "-"
 		}
 		out = append(out, s)

@@ -573,6 +573,7 @@ func TestCheck(t *testing.T) {
 		{"an error", unknown, nil, 1, []string{`Corefile:2:5: error: unknown directive "whomi"; did you mean "whoami"?`, "1 error, no warnings"}},
 		{"a tab before the caret", tabbed, nil, 1, []string{"    3 | \tlog { class x }\n      | \t      ^\n"}},
 		{"in effect", clean, []string{"-v"}, 0, []string{".:53  (Corefile:1)\n  bind  (Corefile:2)\n    addresses            127.0.0.1  (Corefile:2)\n", "(default)"}},
+		{"no number", ". {\n    forward . 192.0.2.1\n}\n", []string{"-v"}, 0, []string{"    max_connect_attempts -  (default)\n"}},
 		{"another port", ". {\n    whoami\n}\n", []string{"-v", "-dns.port", "1053"}, 0, []string{".:1053  (Corefile:1)"}},
 		{"as JSON", warned, []string{"-format", "json"}, 0, []string{`"line": 2,`, `"column": 5,`, `"severity": "warning"`}},
 		{"as JSON, in effect", clean, []string{"-format", "json", "-v"}, 0, []string{`"findings": []`, `"directive": "whoami"`}},
