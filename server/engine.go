@@ -134,12 +134,13 @@ const (
 	LimitTCPWrite                  // a connection was closed because a reply was not taken in time
 	LimitHTTPSBody                 // a request was refused because its body is longer than a message may be
 	LimitFollows                   // a query was answered SERVFAIL because too many CNAMEs led on from its name
+	LimitUDPReplies                // a reply over UDP was dropped because too many wait for room in their socket
 )
 
 // String is a label for metrics.
 func (l Limit) String() string {
 	return [...]string{"parked", "tcp_connections", "tcp_connections_per_client", "udp_size", "tcp_queries_per_connection",
-		"tcp_read", "tcp_write", "https_body", "follows"}[l]
+		"tcp_read", "tcp_write", "https_body", "follows", "udp_replies"}[l]
 }
 
 func (e *engine) count(l Limit) {

@@ -8,6 +8,7 @@ import (
 	"os"
 	"runtime"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -19,7 +20,7 @@ import (
 
 // TestFullSocket: replies to clients that have vanished from the link fill the socket, as the system keeps them while it looks for their
 // addresses. Whoever goes on with parked queries does not wait for that: it reads from an upstream, and answers for other sockets too. When there is room
-// again, the next query is answered.
+// again, the next query is answered. Replies that were too many to wait are counted.
 func TestFullSocket(t *testing.T) {
 	t.Parallel()
 	runInside(t, "full")
@@ -52,7 +53,12 @@ func fullSocket() error {
 		waits = append(waits, func(t *server.Turn) { p.Resume(address(r, q), t) })
 		return true
 	}}
-	s := server.New(server.DefaultLimits(), server.Hooks{})
+	var dropped atomic.Int64
+	s := server.New(server.DefaultLimits(), server.Hooks{Limit: func(l server.Limit) {
+		if l == server.LimitUDPReplies {
+			dropped.Add(1)
+		}
+	}})
 	if err := s.Apply([]server.Listener{{Host: "10.99.0.1", Port: "0", Sockets: 1, Blocks: []*server.Block{
 		servertest.Block("parked.", stage(park)), servertest.Block("inline.", stage(handler(address))),
 	}}}); err != nil {
@@ -86,6 +92,9 @@ func fullSocket() error {
 	case <-ended:
 	case <-time.After(patience):
 		errs = append(errs, errors.New("the turn waits for room"))
+	}
+	if dropped.Load() == 0 {
+		errs = append(errs, errors.New("no reply was counted as dropped"))
 	}
 	if err := ip("link del near"); err != nil { // there is room again
 		return err

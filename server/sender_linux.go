@@ -81,6 +81,7 @@ func (u *udpSocket) sendLater(replies []*slab) {
 	l.busy = l.busy || begin
 	l.mu.Unlock()
 	for _, s := range replies[n:] {
+		u.engine.count(LimitUDPReplies)
 		u.engine.settle(s)
 	}
 	if begin {
