@@ -134,7 +134,7 @@ const (
 func (r *report) toMarkdown(to io.Writer) {
 	o := r.options
 	fmt.Fprintf(to, "Measured on %s, %s, %d cores, Linux %s, %s; load average %s before and %s at the end, of which the run itself makes about 2.\n"+
-		"%d Services, %d rounds of %d s, latency at %d queries/s.\n\n", o.started.UTC().Format(time.DateOnly), processor(), runtime.NumCPU(),
+		"%d Services, rounds: %d of %d s, latency at %d queries/s.\n\n", o.started.UTC().Format(time.DateOnly), processor(), runtime.NumCPU(),
 		kernel(), runtime.Version(), r.before, loadAverage(), o.services, o.rounds, o.seconds, o.rate)
 	if !quiet(r.before) {
 		fmt.Fprint(to, "The machine was shared and loaded: take the ratios for rough, and latency and start times for too long.\n\n")

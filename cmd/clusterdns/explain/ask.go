@@ -1,6 +1,7 @@
 package explain
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net"
@@ -62,7 +63,7 @@ func (a *Answer) read(m *dns.Msg) {
 			a.chain = append(a.chain, dns.CanonicalName(c.Target))
 			data = "CNAME " + data
 		}
-		if addr, err := netip.ParseAddr(data); err == nil { // of an A or AAAA record
+		if addr := addressOf(data); addr.IsValid() {
 			a.addrs = append(a.addrs, addr)
 		}
 		if p, ok := rr.(*dns.PTR); ok && a.target == "" {
@@ -71,7 +72,7 @@ func (a *Answer) read(m *dns.Msg) {
 		a.found = a.found || dns.TypeToString[rr.Header().Rrtype] == a.Type
 		a.Records = append(a.Records, data)
 	}
-	slices.Sort(a.Records[len(a.chain):]) // the server may shuffle them; CNAMEs stand before
+	slices.SortFunc(a.Records[len(a.chain):], compareData) // the server may shuffle them; CNAMEs stand before
 	slices.SortFunc(a.addrs, netip.Addr.Compare)
 	if opt := m.IsEdns0(); opt != nil {
 		for _, o := range opt.Option {
@@ -80,6 +81,24 @@ func (a *Answer) read(m *dns.Msg) {
 			}
 		}
 	}
+}
+
+// compareData puts addresses in front, in their own order, and other data behind them, in that of their text.
+func compareData(a, b string) int {
+	x, y := addressOf(a), addressOf(b)
+	if x.IsValid() != y.IsValid() {
+		return y.BitLen() - x.BitLen()
+	}
+	return cmp.Or(x.Compare(y), strings.Compare(a, b))
+}
+
+// addressOf is the address that the data of an A or AAAA record is, or the zero Addr.
+func addressOf(data string) netip.Addr {
+	addr, err := netip.ParseAddr(data)
+	if err != nil {
+		return netip.Addr{}
+	}
+	return addr
 }
 
 // reasonText is the text of an Extended DNS Error, or the name of its code where it has none.
