@@ -27,6 +27,13 @@ type liar struct {
 	sizes []uint16 // of UDP that it was told
 }
 
+// tells sets what the upstream says from now on.
+func (l *liar) tells(lie func(m *dns.Msg)) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.lie = lie
+}
+
 func (l *liar) ServeDNS(w dns.ResponseWriter, q *dns.Msg) {
 	m := new(dns.Msg)
 	m.SetReply(q)
@@ -102,7 +109,7 @@ func TestLiesStayWhereTheyAre(t *testing.T) {
 			addr := start(t, dir, ".:0 {\n bind 127.0.0.1\n kubernetes cluster.local {\n  manifests DIR/cluster.yaml\n }\n forward . "+servertest.Upstream(t, up.ServeDNS)+"\n cache 30\n}\n")
 			for i, typ := range []uint16{dns.TypeA, dns.TypeAAAA, dns.TypeMX, dns.TypeANY} {
 				name := fmt.Sprintf("x%d.evil.example.", i)
-				up.lie = func(m *dns.Msg) { lie(m, name) }
+				up.tells(func(m *dns.Msg) { lie(m, name) })
 				for range 2 { // the second time from the cache
 					_ = exchange(t, "tcp", addr, servertest.Query(name, typ, 1232))
 				}
@@ -124,10 +131,10 @@ func TestLifetimesOfLies(t *testing.T) {
 	addr := start(t, t.TempDir(), ".:0 {\n bind 127.0.0.1\n forward . "+servertest.Upstream(t, up.ServeDNS)+"\n cache 30\n}\n")
 	for _, ttl := range []uint32{0, 1, 31, 1<<31 - 1, 1 << 31, 1<<32 - 1} {
 		name := fmt.Sprintf("t%d.evil.example.", ttl)
-		up.lie = func(m *dns.Msg) {
+		up.tells(func(m *dns.Msg) {
 			m.Answer = rrs(name + " 1 IN A 203.0.113.66")
 			m.Answer[0].Header().Ttl = ttl
-		}
+		})
 		for range 2 {
 			r := exchange(t, "udp", addr, servertest.Query(name, dns.TypeA, 1232))
 			if len(r.Answer) != 1 || r.Answer[0].Header().Ttl > 30 {
@@ -143,13 +150,13 @@ func TestEDNSOfUpstreams(t *testing.T) {
 	t.Parallel()
 	up := &liar{}
 	addr := start(t, t.TempDir(), ".:0 {\n bind 127.0.0.1\n forward . "+servertest.Upstream(t, up.ServeDNS)+"\n cache 30\n}\n")
-	up.lie = func(m *dns.Msg) {
+	up.tells(func(m *dns.Msg) {
 		m.Answer = rrs(m.Question[0].Name + " 300 IN A 203.0.113.66")
 		m.Extra = nil
 		o := m.SetEdns0(65535, true).IsEdns0()
 		o.Option = append(o.Option, &dns.EDNS0_COOKIE{Code: dns.EDNS0COOKIE, Cookie: strings.Repeat("ab", 40)}, &dns.EDNS0_NSID{Code: dns.EDNS0NSID, Nsid: "6576696c"},
 			&dns.EDNS0_LOCAL{Code: dns.EDNS0LOCALSTART, Data: make([]byte, 500)}, &dns.EDNS0_TCP_KEEPALIVE{Code: dns.EDNS0TCPKEEPALIVE, Timeout: 65535})
-	}
+	})
 	for _, proto := range []string{"udp", "tcp"} {
 		for _, edns := range []uint16{0, 512, 4096} {
 			r := exchange(t, proto, addr, servertest.Query("e.evil.example.", dns.TypeA, edns))
@@ -159,13 +166,13 @@ func TestEDNSOfUpstreams(t *testing.T) {
 			}
 		}
 	}
-	up.lie = func(m *dns.Msg) {
+	up.tells(func(m *dns.Msg) {
 		for i := range 4000 {
 			m.Answer = append(m.Answer, &dns.A{Hdr: dns.RR_Header{Name: m.Question[0].Name, Rrtype: dns.TypeA, Class: dns.ClassINET, Ttl: 300}, A: []byte{10, 0, byte(i >> 8), byte(i)}})
 		}
 		m.Compress = true
 		m.Extra = nil
-	}
+	})
 	if r := exchange(t, "tcp", addr, servertest.Query("large.evil.example.", dns.TypeA, 1232)); len(r.Answer) != 4000 {
 		t.Errorf("a large set: %d records of rcode %d", len(r.Answer), r.Rcode)
 	}
@@ -173,6 +180,8 @@ func TestEDNSOfUpstreams(t *testing.T) {
 	if r.Compress = true; !r.Truncated || r.Len() > 4096 {
 		t.Errorf("a large set by UDP: %d bytes, %v", r.Len(), r.MsgHdr)
 	}
+	up.mu.Lock()
+	defer up.mu.Unlock()
 	up.mu.Lock()
 	defer up.mu.Unlock()
 	if len(up.sizes) == 0 || slices.Max(up.sizes) > 1232 {
