@@ -182,8 +182,6 @@ func TestEDNSOfUpstreams(t *testing.T) {
 	}
 	up.mu.Lock()
 	defer up.mu.Unlock()
-	up.mu.Lock()
-	defer up.mu.Unlock()
 	if len(up.sizes) == 0 || slices.Max(up.sizes) > 1232 {
 		t.Errorf("upstreams are told %v", up.sizes)
 	}
