@@ -6,13 +6,11 @@ import (
 	"fmt"
 	"log/slog"
 	"net/netip"
-	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
-	"github.com/clusterdns/clusterdns/plugin/health"
 	"github.com/clusterdns/clusterdns/plugin/pprof"
 	"github.com/clusterdns/clusterdns/server"
 )
@@ -340,92 +338,3 @@ func (i *Instance) Addrs() map[string]netip.AddrPort { return i.server.Addrs() }
 
 // HTTPAddr is the address in use for one that a directive such as health names, or "".
 func (i *Instance) HTTPAddr(addr string) string { return i.shared.admin.Addr(addr) }
-
-// The bounds of stopping. Kubernetes kills a Pod 30 seconds after it asked it to end, unless told otherwise.
-const (
-	quiet     = time.Second      // without a query for so long after the lameduck time, none is expected any more
-	lingering = 10 * time.Second // the longest wait for that
-	draining  = 5 * time.Second  // for the queries that wait for an upstream, which is as long as one may
-)
-
-// Stop ends the server: it is not ready from now on, answers through the lameduck time and on while queries still arrive, and then
-// drains its sockets. When ctx ends, all that is cut short. Nothing can be used afterwards.
-func (i *Instance) Stop(ctx context.Context) error {
-	i.shared.ready.Stop()
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	i.stopped = true
-	if i.gen != nil {
-		i.lameduck(ctx)
-	}
-	sctx, cancel := context.WithTimeout(ctx, draining)
-	defer cancel()
-	err := i.server.Shutdown(sctx)
-	i.cancel()
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		i.left.Wait()
-		if i.gen != nil {
-			for _, p := range i.gen.end(nil) {
-				<-p.done
-			}
-		}
-	}()
-	select {
-	case <-ended:
-	case <-sctx.Done():
-	}
-	i.shared.admin.Shutdown(sctx)
-	if i.unlog != nil {
-		i.unlog()
-		<-i.logged
-	}
-	return err
-}
-
-// lameduck answers on after readiness has gone: clients and load balancers need a while to learn of it, and some forget late.
-func (i *Instance) lameduck(ctx context.Context) {
-	d := health.Lameduck(i.gen.health...)
-	if d <= 0 {
-		return
-	}
-	seen := new(lastSeen)
-	listeners := slices.Clone(i.gen.served)
-	for k := range listeners {
-		l := &listeners[k]
-		l.Blocks = slices.Clone(l.Blocks)
-		for n, b := range l.Blocks {
-			watched := *b // blocks that are being served do not change
-			watched.Observers = append(slices.Clone(b.Observers), seen)
-			l.Blocks[n] = &watched
-		}
-	}
-	if err := i.server.Apply(listeners); err != nil {
-		i.shared.log.Error(err.Error())
-	}
-	health.Wait(ctx, d, i.shared.Logger("health"))
-	seen.settle(ctx)
-}
-
-// lastSeen observes when the last query came.
-type lastSeen struct{ nano atomic.Int64 }
-
-// Observe notes the time of a query. Only a server that is about to stop has this observer.
-func (l *lastSeen) Observe(_ *server.Reply, q *server.Query) { l.nano.Store(q.Received.UnixNano()) }
-
-// settle returns when no query has come for a while.
-func (l *lastSeen) settle(ctx context.Context) {
-	end := time.Now().Add(lingering)
-	for now := time.Now(); now.Before(end); now = time.Now() {
-		idle := now.Sub(time.Unix(0, l.nano.Load()))
-		if idle >= quiet {
-			return
-		}
-		select {
-		case <-time.After(quiet - idle):
-		case <-ctx.Done():
-			return
-		}
-	}
-}

@@ -49,6 +49,53 @@ func shutdown(s *server.Server) (ended <-chan error) {
 	return done
 }
 
+// TestSucceeded: a server knows if another one listens on all of its addresses, and is not told so by its own sockets or those nearby.
+func TestSucceeded(t *testing.T) {
+	t.Parallel()
+	for _, host := range []string{"127.0.0.1", "::1", ""} {
+		t.Run(host, func(t *testing.T) {
+			t.Parallel()
+			if ln, err := net.Listen("tcp", net.JoinHostPort(host, "0")); err != nil {
+				t.Skipf("this machine has no %s: %v", host, err)
+			} else {
+				ln.Close()
+			}
+			fresh := server.New(server.DefaultLimits(), server.Hooks{})
+			if fresh.Succeeded() {
+				t.Error("it serves nothing and has a successor")
+			}
+			old, addr := serves(t, host, "0", nil)
+			t.Cleanup(func() { <-shutdown(old) })
+			_, port, _ := net.SplitHostPort(addr)
+			if _, err := dns.Exchange(servertest.Query("a.example.", dns.TypeA, 0), net.JoinHostPort(host, port)); err != nil {
+				t.Fatal(err)
+			}
+			if old.Succeeded() {
+				t.Error("its own sockets are its successor")
+			}
+			next, _ := serves(t, host, port, nil)
+			if !old.Succeeded() || !next.Succeeded() {
+				t.Error("two listen, and do not know it")
+			}
+			if err := <-shutdown(next); err != nil {
+				t.Fatal(err)
+			}
+			if old.Succeeded() {
+				t.Error("the other one has gone")
+			}
+			next, _ = serves(t, host, port, nil)
+			t.Cleanup(func() { <-shutdown(next) })
+			second := server.Listener{Host: host, Port: "0", Blocks: []*server.Block{servertest.Block(".", stage(handler(address)))}}
+			if err := old.Apply([]server.Listener{{Host: host, Port: "0", Blocks: second.Blocks}, {Transport: server.HTTPS, Host: host, Port: "0", Blocks: second.Blocks}}); err != nil {
+				t.Fatal(err)
+			}
+			if old.Succeeded() {
+				t.Error("one of its two addresses is its own alone")
+			}
+		})
+	}
+}
+
 // TestHandover: two servers share an address, and one of them stops. It takes no query any more while it waits for the answer of an earlier
 // one, which still goes out: clients, each with a socket of its own, lose nothing.
 func TestHandover(t *testing.T) {

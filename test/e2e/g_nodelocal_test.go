@@ -33,9 +33,26 @@ func TestNodeLocal(t *testing.T) {
 	apply(t, localClientManifest)
 	kubectl(t, "-n", "service-lab", "wait", "--for=condition=Ready", "pod/client-local", "--timeout="+patience.String())
 	t.Run("clients", localClients)
-	t.Run("upgrade", func(t *testing.T) { upgradeLocal(t) })
+	t.Run("upgrade", func(t *testing.T) {
+		replaceLocal(t, func() {
+			kubectl(t, "-n", "kube-system", "rollout", "restart", "daemonset/clusterdns-nodelocal")
+			rolledOut(t, "kube-system", "daemonset/clusterdns-nodelocal")
+		})
+	})
+	// The controller does the same to a pod that is not ready, as for a moment after a restart of the kubelet.
+	t.Run("told to end before there is another", func(t *testing.T) {
+		replaceLocal(t, func() {
+			kubectl(t, "-n", "kube-system", "delete", "pod", "-l", "k8s-app=clusterdns-nodelocal", "--wait=false")
+		})
+	})
 	t.Run("gone", func(t *testing.T) {
 		kubectl(t, "delete", "-k", "deploy/nodelocal", "--timeout="+patience.String())
+		wait(t, "nobody listens", func() error {
+			if now := localPods(t); len(now) > 0 {
+				return fmt.Errorf("pods: %v", now)
+			}
+			return nil
+		})
 		for _, command := range [][]string{{"lookup-glibc"}, {"lookup-musl"}, {"/lab", "lookup"}} {
 			begin := time.Now()
 			if out, err := executeIn("client-local", append(command, "web-svc")...); err != nil || strings.TrimSpace(out) == "" {
@@ -70,23 +87,23 @@ func localClients(t *testing.T) {
 	}
 }
 
-// upgradeLocal replaces the pod while UDP sockets that stay and TCP connections that come and go ask it.
-func upgradeLocal(t *testing.T) {
+// replaceLocal has the pod replaced while UDP sockets that stay and TCP connections that come and go ask it.
+func replaceLocal(t *testing.T, replace func()) {
+	t.Helper()
 	old := localPods(t)
 	// One query in thirteen waits for an upstream, whenever the old one is told to end.
 	questions := append(slices.Repeat(clusterQuestions(), 3), question{anyLabel + slow, dns.RcodeSuccess, 1})
 	l := startLoadOn(t, local, localSockets, 1, questions...)
 	tcp := startTCPLoad(local)
-	kubectl(t, "-n", "kube-system", "rollout", "restart", "daemonset/clusterdns-nodelocal")
-	rolledOut(t, "kube-system", "daemonset/clusterdns-nodelocal")
+	replace()
 	took := wait(t, "the old pod is gone", func() error {
 		if now := localPods(t); len(now) != 1 || now[0] == old[0] {
 			return fmt.Errorf("pods: %v", now)
 		}
 		return nil
 	})
-	t.Logf("%s replaced; the old pod was gone %s after the rollout", old[0], took.Round(time.Millisecond))
-	l.finish(t, "upgrade over UDP, one attempt each")
+	t.Logf("%s replaced; the old pod was gone %s after that", old[0], took.Round(time.Millisecond))
+	l.finish(t, "over UDP, one attempt each")
 	tcp.finish(t)
 }
 
@@ -118,6 +135,7 @@ func localQueries(t *testing.T) (n int) {
 
 // tcpLoad asks over connections of their own, one after the other.
 type tcpLoad struct {
+	begun       time.Time
 	stop, ended chan struct{}
 	sent        int
 	faults      []string
@@ -125,7 +143,7 @@ type tcpLoad struct {
 
 // startTCPLoad asks until finish.
 func startTCPLoad(ip string) *tcpLoad {
-	l := &tcpLoad{stop: make(chan struct{}), ended: make(chan struct{})}
+	l := &tcpLoad{begun: time.Now(), stop: make(chan struct{}), ended: make(chan struct{})}
 	go func() {
 		defer close(l.ended)
 		client := dns.Client{Net: "tcp", Timeout: loadPatience}
@@ -145,7 +163,7 @@ func startTCPLoad(ip string) *tcpLoad {
 				err = errors.New(dns.RcodeToString[r.Rcode])
 			}
 			if err != nil {
-				l.faults = append(l.faults, fmt.Sprintf("%s: %v", q.name, err))
+				l.faults = append(l.faults, fmt.Sprintf("%s after %s: %v", q.name, time.Since(l.begun).Round(time.Millisecond), err))
 			}
 		}
 	}()
