@@ -8,6 +8,7 @@
 package soak_test
 
 import (
+	"bufio"
 	"flag"
 	"fmt"
 	"net/http"
@@ -27,6 +28,7 @@ import (
 
 	"github.com/clusterdns/clusterdns/kubernetes/kubetest"
 	"github.com/clusterdns/clusterdns/server/servertest"
+	"github.com/clusterdns/clusterdns/test/internal/load"
 	"github.com/clusterdns/clusterdns/test/internal/process"
 )
 
@@ -133,9 +135,10 @@ func TestSoak(t *testing.T) {
 	close(quit)
 	others.Wait()
 	r := l.Result()
+	atServer, atClients := load.Drops(w.addr)
 	t.Logf("%s; %d malformed packets", r, bad.sent.Load())
 	if r.Lost > 0 || r.Wrong > 0 || r.Sent == 0 {
-		t.Error("something was lost")
+		t.Errorf("something was lost; the kernel threw away %d datagrams to the server and %d to its clients; the server counted: %s", atServer, atClients, w.limits(t))
 	}
 	judge(t, all, s)
 }
@@ -230,6 +233,7 @@ func service(ns, name, ip string) *corev1.Service {
 // sample is what the server holds at one time.
 type sample struct {
 	rss, heap, fds, goroutines float64
+	dropped                    int // datagrams that the kernel had no room for in the server's sockets
 }
 
 // watch takes samples until the run is over, and shows one every minute, with how far it is from the first behind the warm-up.
@@ -246,9 +250,9 @@ func (w *world) watch(t *testing.T, length time.Duration) (all []sample) {
 			continue
 		}
 		s, first := all[len(all)-1], all[min(n/5, len(all)-1)]
-		t.Logf("%6s: %.1f MB resident (%+.1f %%), %.1f of them objects, %.0f descriptors (%+.0f), %.0f goroutines (%+.0f)",
+		t.Logf("%6s: %.1f MB resident (%+.1f %%), %.1f of them objects, %.0f descriptors (%+.0f), %.0f goroutines (%+.0f), %d datagrams without room",
 			(time.Duration(len(all)) * length / time.Duration(n)).Round(time.Second),
-			s.rss/1024, 100*(s.rss/first.rss-1), s.heap/(1<<20), s.fds, s.fds-first.fds, s.goroutines, s.goroutines-first.goroutines)
+			s.rss/1024, 100*(s.rss/first.rss-1), s.heap/(1<<20), s.fds, s.fds-first.fds, s.goroutines, s.goroutines-first.goroutines, s.dropped)
 	}
 	return all
 }
@@ -273,7 +277,25 @@ func (w *world) sample(t *testing.T) (s sample) {
 	}
 	defer res.Body.Close()
 	s.goroutines, s.heap = runtimeFigures(t, res.Body)
+	s.dropped, _ = load.Drops(w.addr)
 	return s
+}
+
+// limits are the limits that the server hit, and how often, as /metrics has them.
+func (w *world) limits(t *testing.T) string {
+	t.Helper()
+	res, err := http.Get(w.metrics)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	var hit []string
+	for lines := bufio.NewScanner(res.Body); lines.Scan(); {
+		if l := lines.Text(); (strings.HasPrefix(l, "clusterdns_limit_hits_total") || strings.HasPrefix(l, "clusterdns_dns_dropped_total")) && !strings.HasSuffix(l, " 0") {
+			hit = append(hit, l)
+		}
+	}
+	return strings.Join(hit, ", ")
 }
 
 // judge compares the first third behind the warm-up with the last. A run of less than two minutes, or under the race detector, is only shown.
