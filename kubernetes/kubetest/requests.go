@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+	"sort"
 	"strconv"
 	"strings"
 
@@ -243,11 +244,8 @@ func (q *request) follow(ctx context.Context, from int64, epoch int) {
 				s.mu.Unlock()
 				return
 			}
-			for _, e := range s.events[q.resource] {
-				if e.version > from {
-					todo = append(todo, e)
-				}
-			}
+			events := s.events[q.resource] // in the order of their versions
+			todo = slices.Clone(events[sort.Search(len(events), func(i int) bool { return events[i].version > from }):])
 			if len(todo) > 0 {
 				break
 			}
