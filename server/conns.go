@@ -1,6 +1,7 @@
 package server
 
 import (
+	"crypto/tls"
 	"net"
 	"net/netip"
 	"sync"
@@ -41,7 +42,7 @@ func (s *connSet) add(c *tracked) bool {
 		if !s.closed {
 			s.engine.count(LimitTCPPerClient)
 		}
-		c.conn.Close()
+		cut(c.conn)
 		return false
 	}
 	if len(s.all) >= s.engine.limits.TCPConns {
@@ -64,9 +65,17 @@ func (s *connSet) evict() {
 		}
 	}
 	if oldest != nil {
-		oldest.conn.Close()
+		cut(oldest.conn)
 		s.forget(oldest)
 	}
+}
+
+// cut closes a connection at once. One of TLS would say so to its client first, and wait for one that does not read.
+func cut(c net.Conn) {
+	if t, ok := c.(*tls.Conn); ok {
+		c = t.NetConn()
+	}
+	c.Close()
 }
 
 // forget takes a connection out of the counts; the lock is held.

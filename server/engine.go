@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"hash/maphash"
 	"os"
 	"runtime/debug"
 	"sync"
@@ -46,6 +47,8 @@ type Limits struct {
 	// Parked is the most queries that wait at one time. Each holds 2.4 to 4.4 KiB, and a goroutine with as much again or more where the
 	// handler is no Parker; over it they are SERVFAIL at once.
 	Parked int
+	// ParkedPerClient is the most of them that are one address's; over it, its queries are SERVFAIL at once. 0 is no bound.
+	ParkedPerClient int
 	// TCPConns is the most TCP connections open at one time on a listener. The one that was idle longest makes place for a new one: a
 	// flood of them costs its own connections first. A connection holds about 30 KiB.
 	TCPConns int
@@ -56,8 +59,8 @@ type Limits struct {
 	TCPQueries int
 	// TCPIdle is how long a TCP connection may be without a query (RFC 7766 6.2.3).
 	TCPIdle time.Duration
-	// UDPRead is the longest query taken over UDP.
-	UDPRead int
+	// QuerySize is the longest query that is taken, in bytes, over every transport.
+	QuerySize int
 	// Poison fills the buffers of answered queries with garbage before they are used again, so that whoever kept one is found out. It is
 	// for tests.
 	Poison bool
@@ -65,7 +68,7 @@ type Limits struct {
 
 // DefaultLimits are the limits of a server that sets none.
 func DefaultLimits() Limits {
-	return Limits{Parked: 8192, TCPConns: 4096, TCPPerClient: 512, TCPQueries: 256, TCPIdle: 10 * time.Second, UDPRead: 4096}
+	return Limits{Parked: 8192, ParkedPerClient: 4096, TCPConns: 4096, TCPPerClient: 512, TCPQueries: 256, TCPIdle: 10 * time.Second, QuerySize: 4096}
 }
 
 // outcome is what became of a query that was processed.
@@ -103,6 +106,7 @@ type engine struct {
 	hooks    Hooks
 	slabs    sync.Pool
 	parked   atomic.Int64
+	shares   shares
 	deadline deadlines
 	crew     crew
 	drops    drops
@@ -125,22 +129,22 @@ type Limit uint8
 
 // The limits that can be hit.
 const (
-	LimitParked       Limit = iota // a query was answered SERVFAIL because too many wait
-	LimitTCPConns                  // the connection that was idle longest was closed for a new one
-	LimitTCPPerClient              // a connection was refused because its client has too many
-	LimitUDPSize                   // a datagram was dropped because it is longer than a query may be
-	LimitTCPQueries                // a connection was not read because too many of its queries wait
-	LimitTCPRead                   // a connection was closed because a query was not whole in time
-	LimitTCPWrite                  // a connection was closed because a reply was not taken in time
-	LimitHTTPSBody                 // a request was refused because its body is longer than a message may be
-	LimitFollows                   // a query was answered SERVFAIL because too many CNAMEs led on from its name
-	LimitUDPReplies                // a reply over UDP was dropped because too many wait for room in their socket
+	LimitParked          Limit = iota // a query was answered SERVFAIL because too many wait
+	LimitTCPConns                     // the connection that was idle longest was closed for a new one
+	LimitTCPPerClient                 // a connection was refused because its client has too many
+	LimitQuerySize                    // a datagram was dropped, a connection closed, or a request refused because a query is too long
+	LimitTCPQueries                   // a connection was not read because too many of its queries wait
+	LimitTCPRead                      // a connection was closed because a query was not whole in time
+	LimitTCPWrite                     // a connection was closed because a reply was not taken in time
+	LimitFollows                      // a query was answered SERVFAIL because too many CNAMEs led on from its name
+	LimitUDPReplies                   // a reply over UDP was dropped because too many wait for room in their socket
+	LimitParkedPerClient              // a query was answered SERVFAIL because too many of its client wait
 )
 
 // String is a label for metrics.
 func (l Limit) String() string {
-	return [...]string{"parked", "tcp_connections", "tcp_connections_per_client", "udp_size", "tcp_queries_per_connection",
-		"tcp_read", "tcp_write", "https_body", "follows", "udp_replies"}[l]
+	return [...]string{"parked", "tcp_connections", "tcp_connections_per_client", "query_size", "tcp_queries_per_connection",
+		"tcp_read", "tcp_write", "follows", "udp_replies", "parked_per_client"}[l]
 }
 
 func (e *engine) count(l Limit) {
@@ -157,7 +161,7 @@ func (e *engine) countLate(err error, l Limit) {
 }
 
 func newEngine(l Limits, h Hooks) *engine {
-	e := &engine{limits: l, hooks: h, crew: crew{work: make(chan task)}}
+	e := &engine{limits: l, hooks: h, crew: crew{work: make(chan task)}, shares: shares{seed: maphash.MakeSeed()}}
 	e.slabs.New = func() any { return &slab{engine: e, r: Reply{buf: make([]byte, 0, replyRoom)}} }
 	return e
 }

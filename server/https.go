@@ -222,7 +222,7 @@ func (h *httpSocket) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	e := h.conns.engine
 	switch status {
 	case http.StatusRequestEntityTooLarge:
-		e.count(LimitHTTPSBody)
+		e.count(LimitQuerySize)
 	case http.StatusRequestTimeout:
 		e.count(LimitTCPRead)
 	}
@@ -233,7 +233,7 @@ func (h *httpSocket) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 
 // serveQuery is ServeHTTP, and says which status it gave.
 func (h *httpSocket) serveQuery(w http.ResponseWriter, req *http.Request) int {
-	msg, status, err := dohQuery(w, req)
+	msg, status, err := dohQuery(w, req, h.conns.engine.limits.QuerySize)
 	if err != nil {
 		http.Error(w, err.Error(), status)
 		return status
@@ -253,8 +253,8 @@ func (h *httpSocket) serveQuery(w http.ResponseWriter, req *http.Request) int {
 	return http.StatusOK
 }
 
-// dohQuery takes the message out of a request (RFC 8484 4.1).
-func dohQuery(w http.ResponseWriter, req *http.Request) (msg []byte, status int, err error) {
+// dohQuery takes the message, of at most longest bytes, out of a request (RFC 8484 4.1).
+func dohQuery(w http.ResponseWriter, req *http.Request, longest int) (msg []byte, status int, err error) {
 	if req.URL.Path != dohPath {
 		return nil, http.StatusNotFound, errors.New("queries are answered at " + dohPath)
 	}
@@ -265,14 +265,17 @@ func dohQuery(w http.ResponseWriter, req *http.Request) (msg []byte, status int,
 		if text == "" || err != nil {
 			return nil, http.StatusBadRequest, errors.New("the parameter dns must hold a message in base64url without padding (RFC 8484 4.1)")
 		}
+		if len(msg) > longest {
+			return nil, http.StatusRequestEntityTooLarge, tooLong(longest)
+		}
 		return msg, 0, nil
 	case http.MethodPost:
 		if req.Header.Get("Content-Type") != dohType {
 			return nil, http.StatusUnsupportedMediaType, errors.New("the content type must be " + dohType)
 		}
-		msg, err = io.ReadAll(http.MaxBytesReader(w, req.Body, wire.MaxMessage))
+		msg, err = io.ReadAll(http.MaxBytesReader(w, req.Body, int64(longest)))
 		if _, long := errors.AsType[*http.MaxBytesError](err); long {
-			return nil, http.StatusRequestEntityTooLarge, errors.New("the message is longer than 65535 bytes")
+			return nil, http.StatusRequestEntityTooLarge, tooLong(longest)
 		}
 		if err != nil {
 			return nil, http.StatusRequestTimeout, errors.New("the message cannot be read")
@@ -281,6 +284,10 @@ func dohQuery(w http.ResponseWriter, req *http.Request) (msg []byte, status int,
 	}
 	w.Header().Set("Allow", "GET, POST")
 	return nil, http.StatusMethodNotAllowed, errors.New("only GET and POST are answered")
+}
+
+func tooLong(longest int) error {
+	return fmt.Errorf("the message is longer than %d bytes, which no query needs", longest)
 }
 
 // maxAge is how long a reply may be kept: the smallest TTL of its records, and for a negative one not longer than its SOA says (RFC 8484 5.1).

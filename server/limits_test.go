@@ -82,6 +82,60 @@ func TestTCPQueriesLimit(t *testing.T) {
 	}
 }
 
+// TestParkedPerClient: one client whose queries wait, by UDP and without a connection that could be held up, does not get all places.
+func TestParkedPerClient(t *testing.T) {
+	t.Parallel()
+	const share = 4
+	limits, hit := server.DefaultLimits(), make(chan server.Limit, 64)
+	limits.Parked, limits.ParkedPerClient = 100, share
+	s := server.New(limits, server.Hooks{Limit: func(l server.Limit) { hit <- l }})
+	h := stuck{make(chan struct{})}
+	if err := s.Apply([]server.Listener{{Host: "127.0.0.1", Port: "0", Blocks: []*server.Block{servertest.Block(".", stage(h))}}}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = s.Shutdown(t.Context()) })
+	from := func(ip string) *dns.Conn {
+		d := net.Dialer{LocalAddr: &net.UDPAddr{IP: net.ParseIP(ip)}}
+		c, err := d.Dial("udp", s.Addrs()["127.0.0.1:0"].String())
+		if err != nil {
+			t.Skipf("this machine has no %s: %v", ip, err)
+		}
+		t.Cleanup(func() { c.Close() })
+		_ = c.SetDeadline(time.Now().Add(patience))
+		return &dns.Conn{Conn: c}
+	}
+	send := func(c *dns.Conn) {
+		if err := c.WriteMsg(servertest.Query("never.", dns.TypeA, 0)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	greedy, other := from("127.0.0.1"), from("127.0.0.2")
+	for range share + 1 {
+		send(greedy)
+	}
+	if m, err := greedy.ReadMsg(); err != nil || m.Rcode != dns.RcodeServerFailure {
+		t.Fatalf("one more than its share: %v, %v", m, err)
+	}
+	if got := <-hit; got != server.LimitParkedPerClient {
+		t.Errorf("limit %s", got)
+	}
+	send(other)
+	close(h.release)
+	if m, err := other.ReadMsg(); err != nil || m.Rcode != dns.RcodeSuccess {
+		t.Errorf("somebody else: %v, %v", m, err)
+	}
+	for range 3 { // the places are free again, as often as they are taken
+		for range share {
+			if m, err := greedy.ReadMsg(); err != nil || m.Rcode != dns.RcodeSuccess {
+				t.Fatalf("what waited: %v, %v", m, err)
+			}
+		}
+		for range share {
+			send(greedy)
+		}
+	}
+}
+
 // TestLimitsAreCounted breaks the rest of the limits, one after the other, and looks for the count of each.
 func TestLimitsAreCounted(t *testing.T) {
 	t.Parallel()
@@ -135,14 +189,21 @@ func TestLimitsAreCounted(t *testing.T) {
 			}
 		},
 		server.LimitTCPWrite: func(t *testing.T) { askWithoutReading(t, plain) },
-		server.LimitHTTPSBody: func(t *testing.T) {
-			res, err := client.Post("https://"+web+"/dns-query", "application/dns-message", strings.NewReader(strings.Repeat("x", 70_000)))
+		server.LimitQuerySize: func(t *testing.T) {
+			res, err := client.Post("https://"+web+"/dns-query", "application/dns-message", strings.NewReader(strings.Repeat("x", limits.QuerySize+1)))
 			if err != nil {
 				t.Fatal(err)
 			}
 			res.Body.Close()
 			if res.StatusCode != http.StatusRequestEntityTooLarge {
-				t.Errorf("a body of 70,000 bytes: %s", res.Status)
+				t.Errorf("a body that is too long: %s", res.Status)
+			}
+			if res, err = client.Get("https://" + web + "/dns-query?dns=" + strings.Repeat("A", limits.QuerySize/3*4+4)); err != nil {
+				t.Fatal(err)
+			}
+			res.Body.Close()
+			if res.StatusCode != http.StatusRequestEntityTooLarge {
+				t.Errorf("a parameter that is too long: %s", res.Status)
 			}
 		},
 	} {

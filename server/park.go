@@ -3,7 +3,10 @@ package server
 import (
 	"context"
 	"fmt"
+	"hash/maphash"
+	"net/netip"
 	"runtime/debug"
+	"sync/atomic"
 
 	"github.com/clusterdns/clusterdns/server/wire"
 )
@@ -22,7 +25,7 @@ func (p Parked) Resume(v Verdict, t *Turn) {
 	e := s.engine
 	from := s.out
 	s.turn = t
-	e.parked.Add(-1)
+	e.unpark(&s.q)
 	out := e.goOn(s, v, nil)
 	if out == parked {
 		from.hold(-1) // it has been counted once more
@@ -41,10 +44,8 @@ func (p Parked) Panicked(v any, stack []byte, t *Turn) {
 
 // park lets the query wait: its handler wakes it, or it gets a goroutine to wait on.
 func (e *engine) park(s *slab) outcome {
-	n := e.parked.Add(1)
-	if n > int64(e.limits.Parked) {
-		e.parked.Add(-1)
-		e.count(LimitParked)
+	if l, ok := e.mayPark(&s.q); !ok {
+		e.count(l)
 		s.r.by = "" // not what the directive says of the name
 		s.r.failed(errParked)
 		return e.finish(s)
@@ -55,6 +56,36 @@ func (e *engine) park(s *slab) outcome {
 		e.crew.do(s)
 	}
 	return parked
+}
+
+// mayPark counts a query as parked, or names the limit that it is over.
+func (e *engine) mayPark(q *Query) (over Limit, ok bool) {
+	if e.parked.Add(1) > int64(e.limits.Parked) {
+		e.parked.Add(-1)
+		return LimitParked, false
+	}
+	if own := e.shares.of(q.Client.Addr()).Add(1); e.limits.ParkedPerClient > 0 && own > int64(e.limits.ParkedPerClient) {
+		e.unpark(q)
+		return LimitParkedPerClient, false
+	}
+	return 0, true
+}
+
+func (e *engine) unpark(q *Query) {
+	e.parked.Add(-1)
+	e.shares.of(q.Client.Addr()).Add(-1)
+}
+
+// shares counts the parked queries of each client, without a lock and in room that no number of clients changes: those that fall on one counter
+// share it. Which do is another matter in each process.
+type shares struct {
+	seed     maphash.Seed
+	counters [1024]atomic.Int64
+}
+
+func (s *shares) of(client netip.Addr) *atomic.Int64 {
+	b := client.As16()
+	return &s.counters[maphash.Bytes(s.seed, b[:])%uint64(len(s.counters))]
 }
 
 // keep gives s a copy of its message: the buffer that it was received into stays with who received it.
@@ -101,7 +132,7 @@ func (s *slab) do() {
 		defer cancel()
 	}
 	out := e.goOn(s, e.await(s, ctx), ctx)
-	e.parked.Add(-1)
+	e.unpark(&s.q)
 	s.out.respond(s, out, nil)
 }
 

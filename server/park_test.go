@@ -154,7 +154,7 @@ func TestParkVerdicts(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			var panics atomic.Int32
-			s := server.New(server.Limits{Parked: 1, UDPRead: 4096, Poison: true}, server.Hooks{Panic: func(any, []byte) { panics.Add(1) }})
+			s := server.New(server.Limits{Parked: 1, QuerySize: 4096, Poison: true}, server.Hooks{Panic: func(any, []byte) { panics.Add(1) }})
 			waits := waiter(func(_ context.Context, r *server.Reply, _ *server.Query) server.Verdict {
 				r.SetRCode(dns.RcodeYXDomain)
 				return server.Done

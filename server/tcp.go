@@ -3,6 +3,7 @@ package server
 import (
 	"bufio"
 	"encoding/binary"
+	"errors"
 	"io"
 	"net"
 	"sync"
@@ -91,7 +92,7 @@ func (l *tcpSocket) wait() { l.conns.wg.Wait() }
 
 func (l *tcpSocket) closeAll() {
 	l.ln.Close()
-	l.conns.close(func(c net.Conn) { c.Close() })
+	l.conns.close(cut)
 }
 
 // serve reads queries until the client closes, is idle or slow for too long, has made as many as it may, or the server drains. A deadline covers a whole
@@ -108,9 +109,9 @@ func (c *tcpConn) serve() {
 			break
 		}
 		s := c.l.conns.engine.take()
-		n, err := readFrame(r, &c.in)
+		n, err := readFrame(r, &c.in, c.l.conns.engine.limits.QuerySize)
 		if err != nil {
-			c.l.conns.engine.countLate(err, LimitTCPRead)
+			c.refused(err)
 			c.l.conns.engine.release(s)
 			break
 		}
@@ -199,9 +200,22 @@ func whole(r *bufio.Reader) bool {
 	return err == nil && r.Buffered() >= 2+int(binary.BigEndian.Uint16(l))
 }
 
-// readFrame reads one message behind its two-byte length (RFC 1035 4.2.2) into buf, which grows for a long one. A length that is too short
+// errLong is of a query that is over Limits.QuerySize.
+var errLong = errors.New("the query is too long")
+
+// refused counts why a query could not be read.
+func (c *tcpConn) refused(err error) {
+	e := c.l.conns.engine
+	if errors.Is(err, errLong) {
+		e.count(LimitQuerySize)
+		return
+	}
+	e.countLate(err, LimitTCPRead)
+}
+
+// readFrame reads one message of at most longest bytes behind its two-byte length (RFC 1035 4.2.2) into buf, which grows for a long one. A length that is too short
 // for a header ends the connection: nothing can be replied to it, and with zeros alone a client would never be idle.
-func readFrame(r *bufio.Reader, buf *[]byte) (int, error) {
+func readFrame(r *bufio.Reader, buf *[]byte, longest int) (int, error) {
 	var l [2]byte
 	if _, err := io.ReadFull(r, l[:]); err != nil {
 		return 0, err
@@ -209,6 +223,9 @@ func readFrame(r *bufio.Reader, buf *[]byte) (int, error) {
 	n := int(binary.BigEndian.Uint16(l[:]))
 	if n < wire.HeaderLen {
 		return 0, wire.ErrShort
+	}
+	if n > longest {
+		return 0, errLong
 	}
 	if n > len(*buf) {
 		*buf = make([]byte, max(n, 512)) // most queries are shorter

@@ -3,6 +3,7 @@ package server_test
 import (
 	"bytes"
 	"context"
+	"encoding/binary"
 	"errors"
 	"io"
 	"syscall"
@@ -96,24 +97,66 @@ func TestTCPPerClientLimit(t *testing.T) {
 	}
 }
 
-// TestUDPSizeLimit drops a datagram longer than a query may be, and counts it; the server goes on.
-func TestUDPSizeLimit(t *testing.T) {
+// TestQuerySize: a datagram longer than a query may be is dropped, and a connection closed that announces one, before it is sent. Both are
+// counted, the longest query there may be is answered, and the server goes on.
+func TestQuerySize(t *testing.T) {
 	t.Parallel()
-	addr, hit := startLimited(t, server.DefaultLimits())
-	c, err := dns.Dial("udp", addr)
-	if err != nil {
-		t.Fatal(err)
+	longest := server.DefaultLimits().QuerySize
+	for _, network := range []string{"udp", "tcp"} {
+		t.Run(network, func(t *testing.T) {
+			t.Parallel()
+			addr, hit := startLimited(t, server.DefaultLimits())
+			open := func() *dns.Conn {
+				c, err := dns.Dial(network, addr)
+				if err != nil {
+					t.Fatal(err)
+				}
+				t.Cleanup(func() { c.Close() })
+				_ = c.SetDeadline(time.Now().Add(patience))
+				return c
+			}
+			c := open()
+			m := padded(t, longest)
+			if err := c.WriteMsg(m); err != nil {
+				t.Fatal(err)
+			}
+			if r, err := c.ReadMsg(); err != nil || r.Rcode != dns.RcodeSuccess {
+				t.Errorf("of %d bytes: %v, %v", longest, r, err)
+			}
+			long := make([]byte, longest+1)
+			if network == "tcp" {
+				long = binary.BigEndian.AppendUint16(nil, uint16(longest+1))
+			}
+			if _, err := c.Conn.Write(long); err != nil {
+				t.Fatal(err)
+			}
+			if got := <-hit; got != server.LimitQuerySize {
+				t.Errorf("limit %s", got)
+			}
+			if network == "tcp" {
+				if _, err := c.ReadMsg(); !errors.Is(err, io.EOF) {
+					t.Errorf("after a query that is too long: %v", err)
+				}
+				c = open()
+			}
+			if err := ask(c); err != nil {
+				t.Error(err)
+			}
+		})
 	}
-	defer c.Close()
-	if _, err := c.Conn.Write(make([]byte, 5000)); err != nil {
-		t.Fatal(err)
+}
+
+// padded is a query of exactly n bytes (RFC 7830).
+func padded(t *testing.T, n int) *dns.Msg {
+	t.Helper()
+	m := servertest.Query("www.example.", dns.TypeA, 1232)
+	pad := new(dns.EDNS0_PADDING)
+	m.IsEdns0().Option = append(m.IsEdns0().Option, pad)
+	pad.Padding = make([]byte, n-m.Len())
+	if len(servertest.Pack(t, m)) != n {
+		t.Fatalf("%d bytes", m.Len())
 	}
-	if got := <-hit; got != server.LimitUDPSize {
-		t.Errorf("limit %s", got)
-	}
-	if err := ask(c); err != nil {
-		t.Error(err)
-	}
+	return m
 }
 
 // TestManyQueriesOneConnection keeps a pipeline full: the answers come in order and none is lost.

@@ -117,7 +117,7 @@ func (u *udpSocket) serve() {
 	defer u.engine.drops.watch(u.conn)()
 	b := &batch{turn: NewTurn()}
 	for i := range b.slabs {
-		b.bufs[i] = make([]byte, u.engine.limits.UDPRead)
+		b.bufs[i] = make([]byte, u.engine.limits.QuerySize)
 		b.inV[i].Base = &b.bufs[i][0]
 		b.inV[i].SetLen(len(b.bufs[i]))
 		b.load(i, u.engine.take())
@@ -173,7 +173,7 @@ func (u *udpSocket) answer(b *batch, rc syscall.RawConn, send func(uintptr) bool
 		s := b.slabs[i]
 		h := &b.in[i]
 		if h.hdr.Flags&unix.MSG_TRUNC != 0 {
-			u.engine.count(LimitUDPSize)
+			u.engine.count(LimitQuerySize)
 			continue
 		}
 		s.udp.nameLen, s.udp.oobLen = h.hdr.Namelen, int(h.hdr.Controllen)

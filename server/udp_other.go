@@ -29,7 +29,7 @@ func (u *udpSocket) leave() {}
 
 // serve is a worker: it receives, answers and sends one datagram at a time until the socket is closed or asked to drain.
 func (u *udpSocket) serve() {
-	s, turn, in := u.engine.take(), NewTurn(), make([]byte, u.engine.limits.UDPRead)
+	s, turn, in := u.engine.take(), NewTurn(), make([]byte, u.engine.limits.QuerySize)
 	for {
 		n, from, err := u.conn.ReadFromUDPAddrPort(in)
 		if errors.Is(err, net.ErrClosed) || errors.Is(err, os.ErrDeadlineExceeded) {

@@ -18,8 +18,9 @@ func TestDocs(t *testing.T) {
 	}
 	page, l := string(b), server.DefaultLimits()
 	for _, want := range []string{
-		fmt.Sprintf("| query by UDP * | %d bytes |", l.UDPRead),
+		fmt.Sprintf("| query * | %d bytes |", l.QuerySize),
 		fmt.Sprintf("| queries that wait at once * | %d |", l.Parked),
+		fmt.Sprintf("| queries of one client that wait at once * | %d |", l.ParkedPerClient),
 		fmt.Sprintf("| TCP connections of a listener * | %d |", l.TCPConns),
 		fmt.Sprintf("| TCP connections of one client * | %d |", l.TCPPerClient),
 		fmt.Sprintf("| queries of one TCP or TLS connection that wait at once * | %d |", l.TCPQueries),

@@ -28,6 +28,7 @@ import (
 
 	"github.com/clusterdns/clusterdns/config"
 	"github.com/clusterdns/clusterdns/plugin/prometheus"
+	"github.com/clusterdns/clusterdns/server"
 	"github.com/clusterdns/clusterdns/server/servertest"
 )
 
@@ -145,14 +146,16 @@ func TestCountsAreBounded(t *testing.T) {
 	for i := 6; i < 12; i++ {
 		many[i] = 0xFF
 	}
-	for len(many) < 60_000 { // each of the records is a pointer to the question's name
+	for len(many) < server.DefaultLimits().QuerySize-20 { // each of the records is a pointer to the question's name
 		many = append(many, 0xC0, 12, 0, 1, 0, 1, 0, 0, 0, 0, 0, 0)
 	}
 	if r := post(t, client, web, many); r == nil || r.Rcode != dns.RcodeFormatError {
 		t.Errorf("65,535 records in each section: %v", r)
 	}
-	if r := post(t, client, web, make([]byte, 1<<20)); r != nil {
-		t.Errorf("a body of 1 MiB: %v", r)
+	for _, n := range []int{server.DefaultLimits().QuerySize + 1, 1 << 20} {
+		if r := post(t, client, web, make([]byte, n)); r != nil {
+			t.Errorf("a body of %d bytes: %v", n, r)
+		}
 	}
 	res, err := client.Get("https://" + web + "/dns-query?dns=" + strings.Repeat("A", 1<<20))
 	if err == nil {
