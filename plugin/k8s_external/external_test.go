@@ -221,7 +221,7 @@ func TestParse(t *testing.T) {
 		"k8s_external 10.0.0.0/8":                 "needs a zone that is no reverse zone",
 		"k8s_external example.org {\nttl 3601\n}": "3601 is not within 0 and 3600",
 		"k8s_external example.org {\napex a.b\n}": "is not one label",
-		"k8s_external example.org {\nheader\n}":   `unknown option "header"; did you mean "headless"?`,
+		"k8s_external example.org {\nheadles\n}":  `unknown option "headles"; did you mean "headless"?`,
 	} {
 		if _, err := Parse(plugintest.Input(t, text, ".")); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: error %v, want one with %q", text, err, want)

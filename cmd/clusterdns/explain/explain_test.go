@@ -357,6 +357,7 @@ func TestHandler(t *testing.T) {
 	}
 	for query, want := range map[string]int{
 		"": 400, "name=" + strings.Repeat("a", 5000): 414, "name=a..b": 400, "name=x&ndots=99": 400, "name=x&ndots=x": 400,
+		"name=x&o=xml": 400, "name=x&pod=y": 400, "name=x&o=text": 200,
 	} {
 		if code, body, _ := get(http.MethodGet, query); code != want {
 			t.Errorf("%.40s: %d %s, want %d", query, code, body, want)

@@ -2,8 +2,10 @@ package explain
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"net/netip"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -27,7 +29,7 @@ func Served(s *server.Server, listeners func() []server.Listener) http.Handler {
 // maxQuery bounds a request's query string: a name, a namespace and a few words.
 const maxQuery = 4096
 
-// Handler explains names over HTTP: GET /explain?name=…&from=…[&ndots=…][&search=…][&o=json]. current gives the Explainer of what is served at the
+// Handler explains names over HTTP: GET /explain?name=…&from=…[&ndots=…][&search=…][&o=text|json]. current gives the Explainer of what is served at the
 // moment; it is called for each request, whose context it is given. The answer says much of the cluster, so the handler belongs on an address that strangers
 // do not reach. It changes nothing.
 func Handler(current func(ctx context.Context) (*Explainer, error)) http.Handler {
@@ -71,6 +73,16 @@ func request(w http.ResponseWriter, r *http.Request) (Request, bool) {
 		return Request{}, false
 	}
 	q := r.URL.Query()
+	for name := range q {
+		if !slices.Contains([]string{"name", "from", "ndots", "search", "o"}, name) {
+			http.Error(w, fmt.Sprintf("unknown parameter %q; known are name, from, ndots, search and o", name), http.StatusBadRequest)
+			return Request{}, false
+		}
+	}
+	if o := q.Get("o"); !slices.Contains([]string{"", "text", "json"}, o) {
+		http.Error(w, fmt.Sprintf("o=%q is neither text nor json", o), http.StatusBadRequest)
+		return Request{}, false
+	}
 	req := Request{Name: q.Get("name"), From: q.Get("from"), NDots: DefaultNDots}
 	if req.Name == "" {
 		http.Error(w, "say which name: /explain?name=NAME&from=NAMESPACE", http.StatusBadRequest)
