@@ -1,12 +1,7 @@
 package conformance
 
 import (
-	"bytes"
-	"crypto/tls"
-	"encoding/json"
 	"errors"
-	"fmt"
-	"io"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -15,6 +10,8 @@ import (
 	"testing"
 
 	"sigs.k8s.io/yaml"
+
+	"github.com/clusterdns/clusterdns/test/internal/kubeapi"
 )
 
 // kubeconfigVar names the variable of the environment that holds the kubeconfig of an API server. If it is set, the cluster is read from
@@ -40,65 +37,6 @@ func source(t *testing.T) string {
 // fillOnce fills the API server of a kubeconfig once, for all variants.
 var fillOnce = sync.OnceValue(func() error { return fill(os.Getenv(kubeconfigVar)) })
 
-// api speaks to an API server.
-type api struct {
-	server, token string
-	http          *http.Client
-}
-
-func newAPI(file string) (*api, error) {
-	var k struct {
-		Clusters []struct {
-			Cluster struct{ Server string } `json:"cluster"`
-		} `json:"clusters"`
-		Users []struct {
-			User struct{ Token string } `json:"user"`
-		} `json:"users"`
-	}
-	text, err := os.ReadFile(file)
-	if err != nil {
-		return nil, err
-	}
-	if err := yaml.Unmarshal(text, &k); err != nil {
-		return nil, err
-	}
-	if len(k.Clusters) != 1 || len(k.Users) != 1 {
-		return nil, fmt.Errorf("%s: want one cluster and one user", file)
-	}
-	transport := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}
-	return &api{k.Clusters[0].Cluster.Server, k.Users[0].User.Token, &http.Client{Transport: transport, Timeout: patience}}, nil
-}
-
-// call gives the status of the reply. One that is neither success nor that the object is, or is not, there is an error.
-func (a *api) call(method, path, kind string, in, out any) (int, error) {
-	body, err := json.Marshal(in)
-	if err != nil {
-		return 0, err
-	}
-	r, err := http.NewRequest(method, a.server+path, bytes.NewReader(body))
-	if err != nil {
-		return 0, err
-	}
-	r.Header.Set("Authorization", "Bearer "+a.token)
-	r.Header.Set("Content-Type", "application/"+kind)
-	reply, err := a.http.Do(r)
-	if err != nil {
-		return 0, err
-	}
-	defer reply.Body.Close()
-	text, err := io.ReadAll(reply.Body)
-	if err != nil {
-		return 0, err
-	}
-	if c := reply.StatusCode; c >= 300 && c != http.StatusConflict && c != http.StatusNotFound {
-		return reply.StatusCode, fmt.Errorf("%s %s: %s: %s", method, path, reply.Status, text)
-	}
-	if out != nil {
-		err = json.Unmarshal(text, out)
-	}
-	return reply.StatusCode, err
-}
-
 // object is what has to be known of any object.
 type object struct {
 	Kind     string `json:"kind"`
@@ -122,7 +60,7 @@ func (o *object) collection() string {
 
 // fill makes the API server hold what cluster.yaml holds, and no other Services and EndpointSlices.
 func fill(file string) error {
-	a, err := newAPI(file)
+	a, err := kubeapi.New(file)
 	if err != nil {
 		return err
 	}
@@ -142,32 +80,32 @@ func fill(file string) error {
 			docs = append(docs, doc)
 		}
 	}
-	if err := a.clear("/api/v1/services", "Service", keep); err != nil {
+	if err := discard(a, "/api/v1/services", "Service", keep); err != nil {
 		return err
 	}
-	if err := a.clear("/apis/discovery.k8s.io/v1/endpointslices", "EndpointSlice", keep); err != nil {
+	if err := discard(a, "/apis/discovery.k8s.io/v1/endpointslices", "EndpointSlice", keep); err != nil {
 		return err
 	}
 	for _, doc := range docs {
-		if err := a.put(doc); err != nil {
+		if err := put(a, doc); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// clear deletes the objects of a kind that are not to be kept.
-func (a *api) clear(path, kind string, keep map[string]bool) error {
+// discard deletes the objects of a kind that are not to be kept.
+func discard(a *kubeapi.Client, path, kind string, keep map[string]bool) error {
 	var list struct {
 		Items []object `json:"items"`
 	}
-	if _, err := a.call(http.MethodGet, path, "json", nil, &list); err != nil {
+	if _, err := a.Call(http.MethodGet, path, "json", nil, &list, http.StatusConflict, http.StatusNotFound); err != nil {
 		return err
 	}
 	for _, o := range list.Items {
 		o.Kind = kind
 		if at := o.collection() + "/" + o.Metadata.Name; !keep[at] {
-			if _, err := a.call(http.MethodDelete, at, "json", nil, nil); err != nil {
+			if _, err := a.Call(http.MethodDelete, at, "json", nil, nil, http.StatusConflict, http.StatusNotFound); err != nil {
 				return err
 			}
 		}
@@ -176,7 +114,7 @@ func (a *api) clear(path, kind string, keep map[string]bool) error {
 }
 
 // put creates or changes an object, its status included.
-func (a *api) put(doc string) error {
+func put(a *kubeapi.Client, doc string) error {
 	var o object
 	var all map[string]any
 	if err := errors.Join(yaml.Unmarshal([]byte(doc), &o), yaml.Unmarshal([]byte(doc), &all)); err != nil {
@@ -195,9 +133,9 @@ func (a *api) put(doc string) error {
 	if o.Kind == "Pod" { // whose spec is for good
 		change = map[string]any{"metadata": meta}
 	}
-	code, err := a.call(http.MethodPatch, at, "merge-patch+json", change, nil)
+	code, err := a.Call(http.MethodPatch, at, "merge-patch+json", change, nil, http.StatusConflict, http.StatusNotFound)
 	if err == nil && code == http.StatusNotFound {
-		_, err = a.call(http.MethodPost, o.collection(), "json", all, nil)
+		_, err = a.Call(http.MethodPost, o.collection(), "json", all, nil, http.StatusConflict, http.StatusNotFound)
 	}
 	if err != nil {
 		return err
@@ -205,12 +143,12 @@ func (a *api) put(doc string) error {
 	switch o.Kind {
 	case "Namespace": // Pods need one
 		account := map[string]any{"metadata": map[string]any{"name": "default"}}
-		_, err = a.call(http.MethodPost, "/api/v1/namespaces/"+o.Metadata.Name+"/serviceaccounts", "json", account, nil)
+		_, err = a.Call(http.MethodPost, "/api/v1/namespaces/"+o.Metadata.Name+"/serviceaccounts", "json", account, nil, http.StatusConflict, http.StatusNotFound)
 	case "Pod", "Service":
-		_, err = a.call(http.MethodPatch, at+"/status", "merge-patch+json", map[string]any{"status": all["status"]}, nil)
+		_, err = a.Call(http.MethodPatch, at+"/status", "merge-patch+json", map[string]any{"status": all["status"]}, nil, http.StatusConflict, http.StatusNotFound)
 	}
 	if err == nil && ending {
-		_, err = a.call(http.MethodDelete, at, "json", nil, nil)
+		_, err = a.Call(http.MethodDelete, at, "json", nil, nil, http.StatusConflict, http.StatusNotFound)
 	}
 	return err
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/miekg/dns"
 
 	"github.com/clusterdns/clusterdns/server/servertest"
+	"github.com/clusterdns/clusterdns/test/internal/process"
 )
 
 const (
@@ -67,25 +68,7 @@ func TestMain(m *testing.M) {
 type run struct {
 	addr string
 	dir  string
-	log  *lockedBuffer
-}
-
-// lockedBuffer collects what a process prints while a test reads it.
-type lockedBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (l *lockedBuffer) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-func (l *lockedBuffer) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
+	log  *process.Output
 }
 
 // start copies the demo, moves it to free ports and to an upstream of the test's own, and runs it until the test ends.
@@ -104,10 +87,10 @@ func start(t *testing.T, upstream string) *run {
 	if err != nil {
 		t.Fatal(err)
 	}
-	port := freePort(t)
-	text := strings.NewReplacer(":1053 {", ":"+port+" {", "/etc/resolv.conf", upstream, ":1080", ":"+freePort(t), ":1081", ":"+freePort(t), ":1082", ":"+freePort(t), ":8053", ":"+freePort(t)).Replace(string(b))
+	port := process.FreePort(t)
+	text := strings.NewReplacer(":1053 {", ":"+port+" {", "/etc/resolv.conf", upstream, ":1080", ":"+process.FreePort(t), ":1081", ":"+process.FreePort(t), ":1082", ":"+process.FreePort(t), ":8053", ":"+process.FreePort(t)).Replace(string(b))
 	write(t, corefile, text)
-	r := &run{addr: "127.0.0.1:" + port, dir: dir, log: &lockedBuffer{}}
+	r := &run{addr: "127.0.0.1:" + port, dir: dir, log: process.NewOutput()}
 	cmd := exec.Command(bin, "-conf", corefile)
 	cmd.Stdout, cmd.Stderr = r.log, r.log
 	if err := cmd.Start(); err != nil {
@@ -147,27 +130,6 @@ func stop(t *testing.T, cmd *exec.Cmd, exited chan error, r *run) {
 	if t.Failed() {
 		t.Logf("the demo said:\n%s", r.log)
 	}
-}
-
-// freePort is a port that is free for UDP and TCP at the moment.
-func freePort(t *testing.T) string {
-	t.Helper()
-	for range 20 {
-		ln, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
-		pc, err := net.ListenPacket("udp", ln.Addr().String())
-		ln.Close()
-		if err != nil {
-			continue
-		}
-		pc.Close()
-		_, port, _ := net.SplitHostPort(pc.LocalAddr().String())
-		return port
-	}
-	t.Fatal("no free port")
-	return ""
 }
 
 func write(t *testing.T, file, text string) {
@@ -322,7 +284,7 @@ func TestNoUpstream(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { silent.Close() })
-	for what, addr := range map[string]string{"silent": silent.LocalAddr().String(), "closed": "127.0.0.1:" + freePort(t)} {
+	for what, addr := range map[string]string{"silent": silent.LocalAddr().String(), "closed": "127.0.0.1:" + process.FreePort(t)} {
 		t.Run(what, func(t *testing.T) {
 			t.Parallel()
 			r := start(t, addr)

@@ -17,7 +17,7 @@ const patience = 10 * time.Second
 
 // latency changes a headless Service's only endpoint n times, asks a DNS server all the while, and says how long it took from the sending
 // of the request, and from the API server's reply to it, until the change was answered.
-func (a *api) latency(n int, server string) error {
+func (a api) latency(n int, server string) error {
 	conn, err := dns.Dial("udp", server)
 	if err != nil {
 		return err
@@ -39,7 +39,7 @@ func (a *api) latency(n int, server string) error {
 }
 
 // change changes one slice and gives the times until it is answered.
-func (a *api) change(service int, address string, conn *dns.Conn) (sent, replied time.Duration, err error) {
+func (a api) change(service int, address string, conn *dns.Conn) (sent, replied time.Duration, err error) {
 	began := time.Now()
 	var done time.Time
 	failed := make(chan error, 1)

@@ -8,22 +8,16 @@
 package main
 
 import (
-	"bytes"
 	"cmp"
-	"crypto/tls"
-	"encoding/json"
 	"flag"
 	"fmt"
-	"io"
 	"log"
 	"net/http"
-	"os"
 	"sync"
 	"sync/atomic"
 	"time"
 
-	"sigs.k8s.io/yaml"
-
+	"github.com/clusterdns/clusterdns/test/internal/kubeapi"
 	"github.com/clusterdns/clusterdns/test/internal/large"
 )
 
@@ -40,10 +34,11 @@ func main() {
 	server := flag.String("dns", "127.0.0.1:1053", "DNS server that is asked for -latency")
 	workers := flag.Int("workers", 16, "requests at one time")
 	flag.Parse()
-	a, err := newAPI(*kubeconfig)
+	client, err := kubeapi.New(*kubeconfig)
 	if err != nil {
 		log.Fatal(err)
 	}
+	a := api{client}
 	began := time.Now()
 	switch {
 	case *touch > 0:
@@ -82,61 +77,18 @@ func each(workers, n int, do func(i int) error) error {
 	return nil
 }
 
-// api speaks to an API server.
-type api struct {
-	server, token string
-	http          *http.Client
-}
-
-func newAPI(file string) (*api, error) {
-	var k struct {
-		Clusters []struct {
-			Cluster struct{ Server string } `json:"cluster"`
-		} `json:"clusters"`
-		Users []struct {
-			User struct{ Token string } `json:"user"`
-		} `json:"users"`
-	}
-	text, err := os.ReadFile(file)
-	if err != nil {
-		return nil, err
-	}
-	if err := yaml.Unmarshal(text, &k); err != nil {
-		return nil, err
-	}
-	if len(k.Clusters) != 1 || len(k.Users) != 1 {
-		return nil, fmt.Errorf("%s: want one cluster and one user", file)
-	}
-	t := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, ForceAttemptHTTP2: true}
-	return &api{k.Clusters[0].Cluster.Server, k.Users[0].User.Token, &http.Client{Transport: t, Timeout: time.Minute}}, nil
-}
+// api is the API server that is filled.
+type api struct{ *kubeapi.Client }
 
 type object map[string]any
 
-func (a *api) call(method, path, kind string, in any) error {
-	body, err := json.Marshal(in)
-	if err != nil {
-		return err
-	}
-	r, err := http.NewRequest(method, a.server+path, bytes.NewReader(body))
-	if err != nil {
-		return err
-	}
-	r.Header.Set("Authorization", "Bearer "+a.token)
-	r.Header.Set("Content-Type", "application/"+kind)
-	reply, err := a.http.Do(r)
-	if err != nil {
-		return err
-	}
-	defer reply.Body.Close()
-	text, err := io.ReadAll(reply.Body)
-	if err != nil || reply.StatusCode < 300 || reply.StatusCode == http.StatusConflict {
-		return err
-	}
-	return fmt.Errorf("%s %s: %s: %s", method, path, reply.Status, text)
+// call makes a request; that the object is there already is no error.
+func (a api) call(method, path, kind string, in any) error {
+	_, err := a.Call(method, path, kind, in, nil, http.StatusConflict)
+	return err
 }
 
-func (a *api) fill(workers, services, endpoints, big int) error {
+func (a api) fill(workers, services, endpoints, big int) error {
 	err := each(workers, large.Namespaces, func(i int) error {
 		if err := a.call(http.MethodPost, "/api/v1/namespaces", "json", object{"metadata": object{"name": large.Namespace(i)}}); err != nil {
 			return err
@@ -152,7 +104,7 @@ func (a *api) fill(workers, services, endpoints, big int) error {
 }
 
 // touch changes slice i: an endpoint comes or goes as a controller would have it, with the time at which that began.
-func (a *api) touch(i int) error {
+func (a api) touch(i int) error {
 	return a.call(http.MethodPatch, "/apis/discovery.k8s.io/v1/namespaces/"+large.Namespace(i)+"/endpointslices/"+large.SliceName(i), "merge-patch+json", object{
 		"metadata":  object{"annotations": object{"endpoints.kubernetes.io/last-change-trigger-time": time.Now().UTC().Format(time.RFC3339Nano)}},
 		"endpoints": []object{{"addresses": []string{large.Address(int(time.Now().UnixNano()) & 0xffff)}, "conditions": object{"ready": true}}},
