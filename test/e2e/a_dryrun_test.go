@@ -1,6 +1,7 @@
 package e2e_test
 
 import (
+	"fmt"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -11,7 +12,7 @@ import (
 // by default.
 func TestDryRun(t *testing.T) {
 	get(t)
-	apply(t, operatorManifest)
+	apply(t, operatorKind("ServiceMonitor", serviceMonitorSpec)+operatorKind("PrometheusRule", prometheusRuleSpec))
 	kubectl(t, "wait", "--for=condition=Established", "crd/servicemonitors.monitoring.coreos.com", "crd/prometheusrules.monitoring.coreos.com", "--timeout="+patience.String())
 	overlays, err := filepath.Glob("../../deploy/*/kustomization.yaml")
 	if err != nil || len(overlays) < 5 {
@@ -48,14 +49,16 @@ func takes(t *testing.T, flag, path string) {
 	t.Logf("%s: %d objects", filepath.Base(path), n)
 }
 
-// operatorManifest is what the Prometheus operator defines, of it the fields that are used here: any other is refused.
-const operatorManifest = `
+// operatorKind is a kind that the Prometheus operator defines, with the fields of its spec that are used here: any other is refused.
+func operatorKind(kind, spec string) string {
+	singular := strings.ToLower(kind)
+	return fmt.Sprintf(`---
 apiVersion: apiextensions.k8s.io/v1
 kind: CustomResourceDefinition
-metadata: {name: servicemonitors.monitoring.coreos.com}
+metadata: {name: %[2]ss.monitoring.coreos.com}
 spec:
   group: monitoring.coreos.com
-  names: {kind: ServiceMonitor, listKind: ServiceMonitorList, plural: servicemonitors, singular: servicemonitor}
+  names: {kind: %[1]s, listKind: %[1]sList, plural: %[2]ss, singular: %[2]s}
   scope: Namespaced
   versions:
     - name: v1
@@ -68,6 +71,12 @@ spec:
           properties:
             spec:
               type: object
+%[3]s
+`, kind, singular, spec)
+}
+
+const (
+	serviceMonitorSpec = `
               required: [endpoints, selector]
               properties:
                 jobLabel: {type: string}
@@ -77,26 +86,8 @@ spec:
                     type: object
                     properties: {port: {type: string}, path: {type: string}, interval: {type: string, pattern: "^[0-9]+(ms|[smh])$"}}
                 namespaceSelector: {type: object, properties: {any: {type: boolean}, matchNames: {type: array, items: {type: string}}}}
-                selector: {type: object, properties: {matchLabels: {type: object, additionalProperties: {type: string}}}}
----
-apiVersion: apiextensions.k8s.io/v1
-kind: CustomResourceDefinition
-metadata: {name: prometheusrules.monitoring.coreos.com}
-spec:
-  group: monitoring.coreos.com
-  names: {kind: PrometheusRule, listKind: PrometheusRuleList, plural: prometheusrules, singular: prometheusrule}
-  scope: Namespaced
-  versions:
-    - name: v1
-      served: true
-      storage: true
-      schema:
-        openAPIV3Schema:
-          type: object
-          required: [spec]
-          properties:
-            spec:
-              type: object
+                selector: {type: object, properties: {matchLabels: {type: object, additionalProperties: {type: string}}}}`
+	prometheusRuleSpec = `
               properties:
                 groups:
                   type: array
@@ -117,5 +108,5 @@ spec:
                             expr: {type: string}
                             for: {type: string}
                             labels: {type: object, additionalProperties: {type: string}}
-                            annotations: {type: object, additionalProperties: {type: string}}
-`
+                            annotations: {type: object, additionalProperties: {type: string}}`
+)
