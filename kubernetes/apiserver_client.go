@@ -21,6 +21,7 @@ import (
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/client-go/util/connrotation"
 )
 
 const (
@@ -43,7 +44,7 @@ const (
 
 // connection is what the feeds share: one client for each API group, over one HTTP client.
 type connection struct {
-	http        *http.Client
+	dialer      *connrotation.Dialer
 	groups      map[schema.GroupVersion]*rest.RESTClient
 	host        string // of the API server, for logs and metrics
 	credentials string // where the credentials come from, for messages
@@ -56,14 +57,15 @@ func connect(o *Options, p pace) (*connection, error) {
 		return nil, err
 	}
 	// A dialer of our own also keeps client-go from sharing the connection with another configuration.
-	cfg.Dial = p.dial
+	dialer := connrotation.NewDialer(p.dial)
+	cfg.Dial = dialer.DialContext
 	cfg.Wrap(newGate(o.MaxInflight))
 	hc, err := rest.HTTPClientFor(cfg)
 	if err != nil {
 		return nil, fmt.Errorf("client for the API server of %s: %w", from, err)
 	}
 	tune(hc.Transport, p)
-	c := &connection{http: hc, groups: map[schema.GroupVersion]*rest.RESTClient{}, host: hostOf(cfg.Host), credentials: from}
+	c := &connection{dialer: dialer, groups: map[schema.GroupVersion]*rest.RESTClient{}, host: hostOf(cfg.Host), credentials: from}
 	for _, gv := range []schema.GroupVersion{corev1.SchemeGroupVersion, discoveryv1.SchemeGroupVersion} {
 		if c.groups[gv], err = groupClient(cfg, gv, hc); err != nil {
 			return nil, fmt.Errorf("client for the API server of %s: %w", from, err)
@@ -72,7 +74,9 @@ func connect(o *Options, p pace) (*connection, error) {
 	return c, nil
 }
 
-func (c *connection) close() { c.http.CloseIdleConnections() }
+// close closes what is open; no request is under way any more. http.Client's CloseIdleConnections would do nothing: the wrappers of client-go hide the
+// transport from it.
+func (c *connection) close() { c.dialer.CloseAll() }
 
 // groupClient is a client for one API group. It knows the kinds that make records and nothing else: the typed clients would more
 // than double the binary.
