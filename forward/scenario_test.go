@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
+	"net"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -14,6 +15,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -458,5 +460,40 @@ func TestFirstLeaves(t *testing.T) {
 			t.Error(err)
 		}
 		time.Sleep(time.Minute) // of the test's time
+	})
+}
+
+// TestRetiredSocketFails: a socket that was waiting for its last replies is closed when the system reports, in place of them, that the port is closed.
+func TestRetiredSocketFails(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		n := newNetwork()
+		n.script("10.0.0.1", "udp", "silent")
+		var sock *datagrams
+		dial := func(ctx context.Context, network string, to netip.AddrPort, from netip.Addr) (net.Conn, error) {
+			c, err := n.dial(ctx, network, to, from)
+			sock = c.(*datagrams)
+			return c, err
+		}
+		f := newForward([]Options{parsed(t, "forward . 10.0.0.1 {\n max_connect_attempts 1\n}")}, NewMetrics(nil), quiet(), dial)
+		block := servertest.Block(".", server.Stage{Name: "forward", Handler: f})
+		var ask sync.WaitGroup
+		ask.Go(func() {
+			r, ok := servertest.Direct(block).Answer(servertest.Pack(t, servertest.Query("a.example.org.", dns.TypeA, 0)), servertest.Client, server.UDP)
+			if !ok || r[3]&0xF != dns.RcodeServerFailure {
+				t.Errorf("%x", r)
+			}
+		})
+		synctest.Wait()
+		f.groups[0].sweep(time.Now(), true)
+		sock.push(os.NewSyscallError("recvmsg", syscall.ECONNREFUSED))
+		ask.Wait()
+		synctest.Wait()
+		select {
+		case <-sock.closed:
+		default:
+			t.Error("the socket is still open")
+			sock.Close()
+		}
 	})
 }

@@ -307,6 +307,7 @@ func (s *udpSocket) received(m *message, t *server.Turn) (taken, done bool) {
 func (s *udpSocket) failed(err error, t *server.Turn) {
 	s.mu.Lock()
 	all := s.flight.all()
+	s.closeIf(s.spent())
 	s.mu.Unlock()
 	for _, a := range all {
 		a.finish(nil, foreign, err, t)
