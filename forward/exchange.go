@@ -311,7 +311,7 @@ func (x *exchange) launch(now time.Time) {
 	}
 }
 
-// dispatch sends a and sets when the next attempt is due. A second round through the upstreams is twice as patient, and so on.
+// dispatch sends a and sets when the next attempt is due. A second round through the upstreams is twice as patient, and so on, as far as read_timeout goes.
 func (x *exchange) dispatch(a *attempt, round int, now time.Time) bool {
 	if err := a.up.send(a, x.turn); err != nil {
 		a.done = true
@@ -321,7 +321,7 @@ func (x *exchange) dispatch(a *attempt, round int, now time.Time) bool {
 	x.pending++
 	x.until = now.Add(x.group.opts.ReadTimeout)
 	if x.next < x.budget {
-		x.again = now.Add(min(a.up.patience(a.over)<<min(round, 4), patienceCeiling))
+		x.again = now.Add(min(a.up.patience(a.over)<<min(round, 4), patienceCeiling, x.group.opts.ReadTimeout))
 	}
 	return true
 }
