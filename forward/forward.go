@@ -23,6 +23,7 @@ const taken = wire.FlagAA | wire.FlagRA | wire.FlagAD
 type Forward struct {
 	groups []*group // those with the longest zone first, else in the order written
 	life   *lifetime
+	states *states
 }
 
 // New makes a handler of the forward lines of a server block. It opens nothing: what is asked before Run has read the files that
@@ -32,7 +33,7 @@ func New(lines []Options, m *Metrics, log *slog.Logger) *Forward {
 }
 
 func newForward(lines []Options, m *Metrics, log *slog.Logger, dial dialer) *Forward {
-	f := &Forward{life: new(lifetime)}
+	f := &Forward{life: new(lifetime), states: &m.states}
 	for _, o := range lines {
 		f.groups = append(f.groups, newGroup(o, m, log, dial, f.life))
 	}

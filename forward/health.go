@@ -80,7 +80,6 @@ func (u *upstream) probeFailed(over proto, err error) {
 	u.health.cause = err
 	if u.health.fails == u.group.opts.MaxFails && u.ailing.Load() && !u.gone.Load() {
 		u.down.Store(true)
-		u.metrics.up.Set(0)
 		u.log.Warn("upstream is down", "proto", over.String(), "probes", u.health.fails, "cause", err)
 	}
 }
@@ -95,7 +94,6 @@ func (u *upstream) recovered() {
 	u.ailing.Store(false)
 	u.health.fails, u.health.cause = 0, nil
 	if u.down.Swap(false) {
-		u.metrics.up.Set(1)
 		u.log.Info("upstream is up again", "after", time.Since(u.health.since).Round(time.Millisecond).String())
 	}
 }

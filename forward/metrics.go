@@ -1,6 +1,8 @@
 package forward
 
 import (
+	"maps"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -23,7 +25,7 @@ type Metrics struct {
 	misses   *prometheus.CounterVec
 	ignored  *prometheus.CounterVec
 	repeats  *prometheus.CounterVec
-	up       *prometheus.GaugeVec
+	states   states
 }
 
 // NewMetrics registers the metrics. It is called once per process; a nil reg makes metrics that nobody sees.
@@ -64,12 +66,57 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 		repeats: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "clusterdns_forward_repeats_total",
 			Help: "Further attempts at a question, by the upstream they went to."}, []string{"to"}),
-		up: prometheus.NewGaugeVec(prometheus.GaugeOpts{
-			Name: "clusterdns_forward_upstream_up",
-			Help: "Whether the upstream is taken to work (1) or marked as down (0)."}, []string{"to"}),
+		states: states{
+			up: prometheus.NewDesc("clusterdns_forward_upstream_up",
+				"Whether the upstream is taken to work (1) or marked as down (0).", []string{"to"}, nil),
+			live: map[*Forward]bool{}},
 	}
-	reg.MustRegister(m.broken, m.rejects, m.shared, m.duration, m.probes, m.hits, m.misses, m.ignored, m.repeats, m.up)
+	reg.MustRegister(m.broken, m.rejects, m.shared, m.duration, m.probes, m.hits, m.misses, m.ignored, m.repeats, &m.states)
 	return m
+}
+
+// states tells of the upstreams that are in use now. They are looked at when somebody asks, so that none outlives its configuration.
+type states struct {
+	up   *prometheus.Desc
+	mu   sync.Mutex
+	live map[*Forward]bool // those that run
+}
+
+// set says whether f runs.
+func (s *states) set(f *Forward, runs bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if runs {
+		s.live[f] = true
+	} else {
+		delete(s.live, f)
+	}
+}
+
+// Describe is for prometheus.
+func (s *states) Describe(out chan<- *prometheus.Desc) { out <- s.up }
+
+// Collect is for prometheus. Several lines may have the same upstream: it is down if it is for one of them.
+func (s *states) Collect(out chan<- prometheus.Metric) {
+	s.mu.Lock()
+	live := maps.Clone(s.live)
+	s.mu.Unlock()
+	up := map[string]float64{}
+	for f := range live {
+		for _, g := range f.groups {
+			for _, u := range *g.ups.Load() {
+				if _, ok := up[u.to]; !ok {
+					up[u.to] = 1
+				}
+				if u.down.Load() {
+					up[u.to] = 0
+				}
+			}
+		}
+	}
+	for to, v := range up {
+		out <- prometheus.MustNewConstMetric(s.up, prometheus.GaugeValue, v, to)
+	}
 }
 
 // proto is what carries a question, with the names that CoreDNS's metrics use.
@@ -107,7 +154,6 @@ type upstreamMetrics struct {
 	misses  [protos]prometheus.Counter
 	ignored [reasons]prometheus.Counter
 	repeats prometheus.Counter
-	up      prometheus.Gauge
 }
 
 // upstream resolves the handles for an upstream of which to is the address and protos says by what it is asked.
@@ -116,7 +162,6 @@ func (m *Metrics) upstream(to string, ps ...proto) *upstreamMetrics {
 		all: m, to: to,
 		probes:  m.probes.WithLabelValues(proxyName, to),
 		repeats: m.repeats.WithLabelValues(to),
-		up:      m.up.WithLabelValues(to),
 	}
 	for _, p := range ps {
 		u.hits[p] = m.hits.WithLabelValues(proxyName, to, p.String())
@@ -125,7 +170,6 @@ func (m *Metrics) upstream(to string, ps ...proto) *upstreamMetrics {
 	for i := range reasons {
 		u.ignored[i] = m.ignored.WithLabelValues(to, i.String())
 	}
-	u.up.Set(1)
 	return u
 }
 

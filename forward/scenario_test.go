@@ -497,3 +497,65 @@ func TestRetiredSocketFails(t *testing.T) {
 		}
 	})
 }
+
+// TestUpstreamUpOfWhatRuns: the gauge tells of the upstreams of the configuration in use: not of one that is gone, which might have been down to its end,
+// nor of one that was never taken into use. An upstream of two lines is down if one of them says so.
+func TestUpstreamUpOfWhatRuns(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		reg, n := prometheus.NewRegistry(), newNetwork()
+		m := NewMetrics(reg)
+		up := func() string {
+			all, err := reg.Gather()
+			if err != nil {
+				t.Fatal(err)
+			}
+			var out []string
+			for _, fam := range all {
+				for _, m := range fam.GetMetric() {
+					if fam.GetName() == "clusterdns_forward_upstream_up" {
+						out = append(out, fmt.Sprintf("%s=%v", m.GetLabel()[0].GetValue(), m.GetGauge().GetValue()))
+					}
+				}
+			}
+			return strings.Join(out, " ")
+		}
+		start := func(lines ...string) (f *Forward, stop func()) {
+			var opts []Options
+			for _, l := range lines {
+				opts = append(opts, parsed(t, l))
+			}
+			f = newForward(opts, m, quiet(), n.dial)
+			ctx, cancel := context.WithCancel(t.Context())
+			ended := make(chan error)
+			go func() { ended <- f.Run(ctx) }()
+			synctest.Wait()
+			return f, func() {
+				cancel()
+				if err := <-ended; err != nil {
+					t.Error(err)
+				}
+			}
+		}
+		newForward([]Options{parsed(t, "forward . 10.0.0.9")}, m, quiet(), n.dial)
+		n.script("10.0.0.1", "udp", "silent")
+		before, stop := start("forward . 10.0.0.1", "forward example.com 10.0.0.1 10.0.0.2")
+		for range 2 { // until it is down
+			q := servertest.Pack(t, servertest.Query("a.example.org.", dns.TypeA, 0))
+			servertest.Direct(servertest.Block(".", server.Stage{Name: "forward", Handler: before})).Answer(q, servertest.Client, server.UDP)
+		}
+		if got, want := up(), "10.0.0.1:53=0 10.0.0.2:53=1"; got != want {
+			t.Errorf("%s, want %s", got, want)
+		}
+		_, stopNext := start("forward . 10.0.0.3")
+		stop()
+		if got, want := up(), "10.0.0.3:53=1"; got != want {
+			t.Errorf("after the change: %s, want %s", got, want)
+		}
+		stopNext()
+		if got := up(); got != "" {
+			t.Errorf("at the end: %s", got)
+		}
+		time.Sleep(time.Minute) // of the test's time
+	})
+}

@@ -41,6 +41,7 @@ func (f *Forward) Load() error {
 // Run keeps upstream lists, sockets and probes going until ctx ends. Queries that are answered then, or come later, still get replies.
 func (f *Forward) Run(ctx context.Context) error {
 	f.life.begin(ctx)
+	f.states.set(f, true)
 	defer f.finish()
 	if err := f.Load(); err != nil {
 		return err
@@ -63,6 +64,7 @@ func (f *Forward) Run(ctx context.Context) error {
 }
 
 func (f *Forward) finish() {
+	f.states.set(f, false)
 	f.life.end()
 	for _, g := range f.groups {
 		g.sweep(time.Now(), true)

@@ -159,5 +159,4 @@ func (u *upstream) sweep(now time.Time, all bool) {
 func (u *upstream) drop() {
 	u.gone.Store(true)
 	u.sweep(time.Now(), true)
-	u.group.metrics.up.DeleteLabelValues(u.to)
 }
