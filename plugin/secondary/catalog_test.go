@@ -11,6 +11,7 @@ import (
 	"github.com/miekg/dns"
 
 	"github.com/clusterdns/clusterdns/plugin/internal/plugintest"
+	"github.com/clusterdns/clusterdns/plugin/internal/zone"
 	"github.com/clusterdns/clusterdns/server/servertest"
 	"github.com/clusterdns/clusterdns/server/wire"
 )
@@ -167,4 +168,34 @@ func TestCatalog(t *testing.T) {
 	p.set("cat2.", "version.cat2. 5 IN TXT 2")
 	step("cat2.")
 	check("nothing left", "NXDOMAIN NXDOMAIN SERVFAIL")
+}
+
+// TestMoved has a zone that is here already, as one that moved from another catalog is, while the primary of the new one fails: it has not expired.
+func TestMoved(t *testing.T) {
+	t.Parallel()
+	asked := make(chan struct{}, 10)
+	addr := servertest.Upstream(t, func(w dns.ResponseWriter, m *dns.Msg) {
+		r := new(dns.Msg)
+		_ = w.WriteMsg(r.SetRcode(m, dns.RcodeRefused))
+		asked <- struct{}{}
+	})
+	o := parse(t, "secondary {\ntransfer from "+addr+"\n}")
+	h := New([]Options{o}, nil, nil)
+	origin := o.Zones[0]
+	z, err := zone.Parse(strings.NewReader("@ 5 SOA a b 1 3600 1 3600 5\n"), origin, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.table.Set(origin, z)
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() { defer close(done); h.keep(ctx, origin, newCare(&o)) }()
+	for range 2 {
+		<-asked
+	}
+	cancel()
+	<-done
+	if z, _ := h.table.Get(origin); z == nil {
+		t.Error("the zone has expired")
+	}
 }

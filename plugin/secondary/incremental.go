@@ -29,7 +29,7 @@ func incremental(ctx context.Context, old *zone.Zone, primary netip.AddrPort) (*
 	origin := old.Origin()
 	m := new(dns.Msg)
 	m.SetIxfr(origin.String(), old.Serial(), ".", ".")
-	all, err := exchange(ctx, m, primary, changePatience)
+	all, err := exchange(ctx, m, primary, changePatience, zone.NewList(zone.MaxRecords))
 	if err != nil {
 		return nil, err
 	}

@@ -112,7 +112,7 @@ func (h *Secondary) Run(ctx context.Context) error {
 
 // keep looks after one zone.
 func (h *Secondary) keep(ctx context.Context, origin wire.Zone, w *care) {
-	var good time.Time // when a primary last said what is current
+	good := time.Now() // when a primary last said what is current; a zone that is here at the start came from another catalog
 	failing := false
 	for {
 		err := h.update(ctx, origin, w.from)
@@ -249,7 +249,7 @@ func transfer(ctx context.Context, origin wire.Zone, old *zone.Zone, primary net
 	}
 	m := new(dns.Msg)
 	m.SetAxfr(origin.String())
-	all, err := exchange(ctx, m, primary, patience)
+	all, err := exchange(ctx, m, primary, patience, zone.NewList(zone.MaxRecords))
 	if err != nil {
 		return nil, err
 	}
@@ -259,9 +259,9 @@ func transfer(ctx context.Context, origin wire.Zone, old *zone.Zone, primary net
 	return zone.New(origin, all)
 }
 
-// exchange gives the records of a transfer in their order. That they begin and end with the SOA record, miekg/dns checks. No message may let
-// itself be waited for longer than between.
-func exchange(ctx context.Context, m *dns.Msg, primary netip.AddrPort, between time.Duration) ([]server.Record, error) {
+// exchange gives the records of a transfer in their order, which all gathers. That they begin and end with the SOA record, miekg/dns checks. No
+// message may let itself be waited for longer than between.
+func exchange(ctx context.Context, m *dns.Msg, primary netip.AddrPort, between time.Duration, all *zone.List) ([]server.Record, error) {
 	ctx, cancel := context.WithTimeout(ctx, longest)
 	defer cancel()
 	d := net.Dialer{Timeout: patience}
@@ -276,20 +276,29 @@ func exchange(ctx context.Context, m *dns.Msg, primary netip.AddrPort, between t
 		conn.Close()
 		return nil, err
 	}
-	var all []server.Record
 	for e := range messages {
-		if e.Error != nil && err == nil {
-			err = e.Error
+		if err != nil {
+			continue // until the other side sees that the connection is closed
 		}
-		for _, rr := range e.RR {
-			rec, rerr := records.From(rr)
-			if rerr != nil && err == nil {
-				err = rerr
-			}
-			all = append(all, rec)
+		if err = take(all, e); err != nil {
+			conn.Close()
 		}
 	}
-	return all, err
+	return all.Records(), err
+}
+
+// take adds the records of one message of a transfer.
+func take(all *zone.List, e *dns.Envelope) error {
+	for _, rr := range e.RR {
+		rec, err := records.From(rr)
+		if err == nil {
+			err = all.Add(rec)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return e.Error
 }
 
 // Answer answers for names in the zones. Until a zone has been transferred its names are SERVFAIL.

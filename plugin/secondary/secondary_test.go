@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/netip"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -147,6 +148,30 @@ func TestUpdate(t *testing.T) {
 			t.Errorf("step %d: %v after %d transfers, want serial %d after %d", i, z, p.axfr.Load(), c.want, c.axfr)
 		}
 	}
+}
+
+// TestEndless has a primary whose transfer never ends: it is given up once it is more than a zone may be, and the connection with it.
+func TestEndless(t *testing.T) {
+	t.Parallel()
+	gone := make(chan struct{})
+	addr := servertest.Upstream(t, func(w dns.ResponseWriter, m *dns.Msg) {
+		defer close(gone)
+		r := new(dns.Msg)
+		r.SetReply(m)
+		soa, _ := dns.NewRR("example.org. 5 IN SOA ns.example.org. h.example.org. 1 1 1 3600 5")
+		a, _ := dns.NewRR("a.example.org. 5 IN A 192.0.2.1")
+		r.Answer = []dns.RR{soa}
+		for w.WriteMsg(r) == nil {
+			r.Answer = slices.Repeat([]dns.RR{a}, 100)
+		}
+	})
+	m := new(dns.Msg)
+	m.SetAxfr("example.org.")
+	_, err := exchange(t.Context(), m, netip.MustParseAddrPort(addr), patience, zone.NewList(1000))
+	if err == nil || !strings.Contains(err.Error(), "more than 1000 records") {
+		t.Errorf("error %v", err)
+	}
+	<-gone
 }
 
 func TestNotify(t *testing.T) {

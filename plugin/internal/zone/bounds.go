@@ -14,9 +14,9 @@ import (
 // What a zone may be, so that a mistake in a file or a primary server that has gone mad does not take the memory of a server that answers
 // for others as well. A line of $GENERATE is 65,536 records, and a file may include itself.
 const (
-	// maxRecords is ten times as many as the largest cluster has endpoints, at some 350 bytes each.
-	maxRecords = 1_000_000
-	// maxBytes is for the text of a file with all that it includes, and for the records of a zone: ten times the text of maxRecords addresses
+	// MaxRecords is ten times as many as the largest cluster has endpoints, at some 350 bytes each.
+	MaxRecords = 1_000_000
+	// maxBytes is for the text of a file with all that it includes, and for the records of a zone: ten times the text of MaxRecords addresses
 	// would be more, and is nobody's zone.
 	maxBytes = 256 << 20
 	// maxFiles is for files that include each other: they may stand seven deep.
@@ -36,7 +36,7 @@ type bounds struct {
 	bytes          int64
 }
 
-func whole() bounds { return bounds{maxRecords, maxFiles, maxBytes} }
+func whole() bounds { return bounds{MaxRecords, maxFiles, maxBytes} }
 
 // List gathers the records of a zone within the limits.
 type List struct {
@@ -44,8 +44,12 @@ type List struct {
 	left bounds
 }
 
-// NewList is a list without records.
-func NewList() *List { return &List{left: whole()} }
+// NewList is a list without records, for at most so many.
+func NewList(most int) *List {
+	l := &List{left: whole()}
+	l.left.records = most
+	return l
+}
 
 // Add takes a record, or says which limit it is over.
 func (l *List) Add(rr server.Record) error {
