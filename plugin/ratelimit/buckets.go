@@ -12,10 +12,12 @@ import (
 const slots = 1 << 16
 
 // A slot holds the client and when its bucket will be empty again, in one word that is changed as a whole: 20 bits of the client's hash,
-// and 44 bits of microseconds, which are 203 days. A slot whose bucket is empty is free.
+// and 44 bits of microseconds, which are 203 days and begin again after that. A slot whose bucket is empty is free.
 const (
 	timeBits = 44
 	timeMask = 1<<timeBits - 1
+	// skew, in microseconds, is how much later than another a query may be received and yet be counted before it, by workers that run at once.
+	skew = 60_000_000
 )
 
 // buckets are one leaky bucket a client, by the generic cell rate algorithm (ITU-T I.371). They take no lock and no memory of their own.
@@ -43,21 +45,27 @@ func (b *buckets) take(client netip.Prefix, now time.Time) bool {
 	for _, i := range [2]uint64{h % slots, (h >> 16) % slots} {
 		for {
 			old := b.slots[i].Load()
-			until := old & timeMask
-			if old>>timeBits != tag {
-				if until > t {
-					break // somebody else's, and in use
-				}
-				until = t
+			left := b.left(old, t)
+			if left > 0 && old>>timeBits != tag {
+				break // somebody else's, and in use
 			}
-			next := max(until, t) + b.cost
-			if next > t+b.depth {
+			if left += b.cost; left > b.depth {
 				return false
 			}
-			if b.slots[i].CompareAndSwap(old, tag<<timeBits|next) {
+			if b.slots[i].CompareAndSwap(old, tag<<timeBits|(t+left)&timeMask) {
 				return true
 			}
 		}
 	}
 	return true
+}
+
+// left is how long from t on the bucket of a slot will not be empty. No bucket is fuller than full, so a time that is farther ahead than that is past:
+// the count has begun again since.
+func (b *buckets) left(slot, t uint64) uint64 {
+	left := (slot - t) & timeMask
+	if slot == 0 || left > b.depth+skew {
+		return 0
+	}
+	return left
 }

@@ -93,6 +93,11 @@ func TestLimit(t *testing.T) {
 			{"another client", "", "10.0.0.2", server.UDP, 0, 200, "200 answered, 0 dropped, 0 truncated, 0 refused"},
 			{"over TCP", "", "10.0.0.2", server.TCP, 0, 10, "0 answered, 0 dropped, 0 truncated, 10 refused"},
 			{"after a long time", "", "10.0.0.1", server.TCP, time.Hour, 201, "200 answered, 0 dropped, 0 truncated, 1 refused"},
+			// The slots' 44 bits of microseconds are over after 203 days and twelve hours.
+			{"before the clock of the slots wraps", "ratelimit 100", "10.0.0.1", server.TCP, (1<<44-1)*time.Microsecond - time.Second, 201, "200 answered, 0 dropped, 0 truncated, 1 refused"},
+			{"after it", "", "10.0.0.1", server.TCP, 2 * time.Second, 201, "200 answered, 0 dropped, 0 truncated, 1 refused"},
+			{"over it", "ratelimit 1", "10.0.0.1", server.TCP, (1<<44-1)*time.Microsecond - time.Second, 3, "2 answered, 0 dropped, 0 truncated, 1 refused"},
+			{"the bucket empties as before", "", "10.0.0.1", server.TCP, 1500 * time.Millisecond, 3, "1 answered, 0 dropped, 0 truncated, 2 refused"},
 			{"no slip", "ratelimit 10 {\n burst 1\n slip 0\n}", "10.0.0.1", server.UDP, 0, 5, "1 answered, 4 dropped, 0 truncated, 0 refused"},
 			{"exempt", "ratelimit 1 {\n exempt 10.0.0.0/8 2001:db8::1\n}", "10.1.2.3", server.UDP, 0, 50, "50 answered, 0 dropped, 0 truncated, 0 refused"},
 			{"exempt by address", "", "2001:db8::1", server.UDP, 0, 50, "50 answered, 0 dropped, 0 truncated, 0 refused"},
