@@ -3,6 +3,7 @@ package template
 import (
 	"fmt"
 	"regexp"
+	"strings"
 	"sync"
 	"text/template"
 	"text/template/parse"
@@ -162,8 +163,25 @@ func (h *Template) count(q *server.Query, zone wire.Zone) {
 		c.Inc()
 		return
 	}
-	h.metrics.matches.WithLabelValues(q.Block.Server, zone.String(), q.Block.View, q.Class.String(), q.Type.String()).Inc()
+	class, typ := h.labels(q)
+	h.metrics.matches.WithLabelValues(q.Block.Server, zone.String(), q.Block.View, class, typ).Inc()
 }
+
+// labels are the class and type that a query is counted under. Those without a name are one, so that clients cannot make as many series as there are
+// numbers.
+func (h *Template) labels(q *server.Query) (class, typ string) {
+	class, typ = q.Class.String(), q.Type.String()
+	if strings.HasPrefix(class, "CLASS") {
+		class = other
+	}
+	if strings.HasPrefix(typ, "TYPE") && q.Type != h.o.Type {
+		typ = other
+	}
+	return class, typ
+}
+
+// other is the label of classes and types that have no name.
+const other = "other"
 
 // reply writes the records. A CNAME at the end of the answer is followed, unless it was what the client wanted.
 func (h *Template) reply(r *server.Reply, q *server.Query, zone wire.Zone, re int) server.Verdict {
@@ -268,8 +286,9 @@ func (h *Template) failed(q *server.Query, d *data, p *part, vec func(*Metrics) 
 	if h.metrics == nil {
 		return
 	}
+	class, typ := h.labels(q)
 	section := [...]string{"answer", "authority", "additional"}[p.section]
-	vec(h.metrics).WithLabelValues(q.Block.Server, d.Zone, q.Block.View, d.Class, d.Type, section, p.text).Inc()
+	vec(h.metrics).WithLabelValues(q.Block.Server, d.Zone, q.Block.View, class, typ, section, p.text).Inc()
 }
 
 // data is what templates see.

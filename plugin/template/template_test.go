@@ -1,6 +1,7 @@
 package template
 
 import (
+	"maps"
 	"reflect"
 	"strings"
 	"testing"
@@ -165,6 +166,51 @@ coredns_template_rr_failures_total{class="IN",section="answer",server="dns://:53
 `
 	if err := testutil.GatherAndCompare(reg, strings.NewReader(want)); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestMetricsBounded asks for types and classes that have no name. Those are one series, as a client could make as many as there are numbers.
+func TestMetricsBounded(t *testing.T) {
+	t.Parallel()
+	reg := prometheus.NewRegistry()
+	m := NewMetrics(reg)
+	b := servertest.Block(".", plugintest.Stage(handler(t, m, "template ANY ANY example {\nanswer \"{{ .Name }} 60 IN A {{ .Name }}\"\n}")),
+		plugintest.Stage(handler(t, m, "template ANY TYPE300 test {\nrcode NXDOMAIN\n}")))
+	b.Options.AnyClass = true
+	for i := range uint16(50) {
+		for _, name := range []string{"www.example.", "www.test."} {
+			q := plugintest.Question(name, "A")
+			q.Question[0].Qtype, q.Question[0].Qclass = 300+i, dns.ClassINET+i/25*1000
+			plugintest.AskBlocks(t, "", q, b)
+		}
+	}
+	all, err := reg.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := map[string]float64{}
+	for _, f := range all {
+		for _, s := range f.GetMetric() {
+			text := f.GetName()
+			for _, l := range s.GetLabel() {
+				if n := l.GetName(); n == "class" || n == "type" || n == "zone" {
+					text += " " + l.GetValue()
+				}
+			}
+			if n := s.GetCounter().GetValue(); n > 0 {
+				got[text] = n
+			}
+		}
+	}
+	want := map[string]float64{
+		"coredns_template_matches_total IN TYPE300 test.":         1,
+		"coredns_template_matches_total IN other example.":        25,
+		"coredns_template_matches_total other other example.":     25,
+		"coredns_template_rr_failures_total IN other example.":    25,
+		"coredns_template_rr_failures_total other other example.": 25,
+	}
+	if !maps.Equal(got, want) {
+		t.Errorf("counted %v, want %v", got, want)
 	}
 }
 
