@@ -220,8 +220,10 @@ func (c *Cache) prefetch(q *server.Query, k *key, e *entry, now int64) {
 	}
 	// The last second counts as little, or short TTLs would never be refreshed in time.
 	due := max(int64(e.ttl)*int64(time.Second)*int64(p.Percent)/100, int64(time.Second))
-	if e.expires()-now <= due && c.fetch(q, k, e) != nil {
-		c.counters(q).prefetches.Add(1)
+	if e.expires()-now <= due {
+		if _, begun := c.fetch(q, k, e); begun {
+			c.counters(q).prefetches.Add(1)
+		}
 	}
 }
 

@@ -278,6 +278,7 @@ func TestMetrics(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t, "cache {\n serve_stale\n prefetch 1\n}")
 		ok := newScript(t, steps("upstream www.example.org. A NOERROR\n  answer www.example.org. 10 IN A 192.0.2.1")[0])
+		ok.delay = 100 * time.Millisecond
 		b.up.set("www.example.org. A", ok)
 		b.up.set("lie.example.org. A", newScript(t, steps("upstream lie.example.org. A NOERROR question=x.org.\n  answer x.org. 10 IN A 192.0.2.1")[0]))
 		b.ask("www.example.org.", "A")
@@ -287,6 +288,7 @@ func TestMetrics(t *testing.T) {
 		b.ask("down.example.org.", "A")
 		<-time.After(9500 * time.Millisecond)
 		b.ask("www.example.org.", "A") // prefetched
+		b.ask("www.example.org.", "A") // meanwhile
 		synctest.Wait()
 		<-time.After(11 * time.Second)
 		b.ask("www.example.org.", "A") // stale
@@ -306,7 +308,7 @@ coredns_cache_evictions_total{server="dns://:53",type="success",view="",zones=".
 # HELP coredns_cache_hits_total Queries that the cache answered.
 # TYPE coredns_cache_hits_total counter
 coredns_cache_hits_total{server="dns://:53",type="denial",view="",zones="."} 1
-coredns_cache_hits_total{server="dns://:53",type="success",view="",zones="."} 3
+coredns_cache_hits_total{server="dns://:53",type="success",view="",zones="."} 4
 # HELP coredns_cache_misses_total Queries that the cache could not answer.
 # TYPE coredns_cache_misses_total counter
 coredns_cache_misses_total{server="dns://:53",view="",zones="."} 3
@@ -315,7 +317,7 @@ coredns_cache_misses_total{server="dns://:53",view="",zones="."} 3
 coredns_cache_prefetch_total{server="dns://:53",view="",zones="."} 1
 # HELP coredns_cache_requests_total Queries that were looked up in the cache.
 # TYPE coredns_cache_requests_total counter
-coredns_cache_requests_total{server="dns://:53",view="",zones="."} 7
+coredns_cache_requests_total{server="dns://:53",view="",zones="."} 8
 # HELP coredns_cache_served_stale_total Queries that an expired entry answered.
 # TYPE coredns_cache_served_stale_total counter
 coredns_cache_served_stale_total{server="dns://:53",view="",zones="."} 1

@@ -31,25 +31,25 @@ type flight struct {
 	data bool
 }
 
-// fetch starts to ask for e again, on a goroutine of its own, unless that is going on already; nil if it cannot be.
-func (c *Cache) fetch(q *server.Query, k *key, e *entry) *flight {
+// fetch starts to ask for e again, on a goroutine of its own, unless that is going on already, and says whether it did; nil if it cannot be.
+func (c *Cache) fetch(q *server.Query, k *key, e *entry) (f *flight, begun bool) {
 	p := c.store.part(k.hash)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if f := p.flights[k.hash]; f != nil {
-		return f
+		return f, false
 	}
 	ctx, ok := c.begin()
 	if !ok {
-		return nil
+		return nil, false
 	}
-	f := &flight{done: make(chan struct{})}
+	f = &flight{done: make(chan struct{})}
 	p.flights[k.hash] = f
 	r := &refresh{c: c, block: q.Block, k: k.clone(), old: e, f: f, rest: q.Rest(), question: server.Question{
 		Name: bytes.Clone(q.Name.Bytes()), Type: q.Type, Class: q.Class, RD: true, AD: true, DO: q.EDNS.DO, CD: q.CD(),
 	}}
 	go r.run(ctx)
-	return f
+	return f, true
 }
 
 // refresh is what the goroutine of a flight needs. Nothing of it belongs to the query that began it.
@@ -101,7 +101,7 @@ func (c *Cache) AwaitAnswer(ctx context.Context, r *server.Reply, q *server.Quer
 	case !f.stale:
 		return c.serve(r, q, &k, f, now)
 	}
-	if flight := c.fetch(q, &k, f.entry); flight != nil && flight.wait(ctx, c.opts.Stale.Timeout) && flight.msg != nil {
+	if flight, _ := c.fetch(q, &k, f.entry); flight != nil && flight.wait(ctx, c.opts.Stale.Timeout) && flight.msg != nil {
 		if flight.data || !c.opts.Stale.PreferPositive || f.kind != success {
 			return c.deliver(r, q, &k, flight)
 		}
