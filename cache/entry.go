@@ -263,6 +263,21 @@ func (s *store) insert(k *key, e, before *entry, now int64) (evicted uint64) {
 	return p.denial.put(k.hash, e)
 }
 
+// forget takes e out if it has expired and nothing has replaced it.
+func (s *store) forget(k *key, e *entry, now int64) {
+	if e.fresh(now) {
+		return
+	}
+	p := s.part(k.hash)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, l := range [...]*lru{&p.success, &p.denial} {
+		if l.get(k) == e {
+			l.Remove(k.hash)
+		}
+	}
+}
+
 // sums are the sizes of the whole store.
 type sums struct {
 	entries [2]int // success, denial

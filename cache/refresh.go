@@ -75,7 +75,7 @@ func (r *refresh) run(ctx context.Context) {
 	close(r.f.done)
 }
 
-// take judges the reply: one that answers the question replaces the old entry, any other leaves it and starts the pause before the next try.
+// take judges the reply: one that answers the question replaces or ends the old entry, any other leaves it and starts the pause before the next try.
 func (r *refresh) take(p *server.Packed) {
 	var q server.Query
 	q.Flags, q.Block = wire.FlagRD, r.block
@@ -88,6 +88,14 @@ func (r *refresh) take(p *server.Packed) {
 		return
 	}
 	r.f.msg, r.f.ede, r.f.ttl, r.f.data = p.Msg, p.EDE, j.ttl, j.kind == success
+	if r.c.outdated(r.f, r.old.kind) {
+		r.c.store.forget(&r.k, r.old, r.c.now(time.Now())) // the new one may not have been kept
+	}
+}
+
+// outdated says whether an expired entry of a kind is of no use any more once f has brought an answer.
+func (c *Cache) outdated(f *flight, k kind) bool {
+	return f.data || !c.opts.Stale.PreferPositive || k != success
 }
 
 // AwaitAnswer asks again for what has expired, and serves the expired entry if that does not help in time.
@@ -102,7 +110,7 @@ func (c *Cache) AwaitAnswer(ctx context.Context, r *server.Reply, q *server.Quer
 		return c.serve(r, q, &k, f, now)
 	}
 	if flight, _ := c.fetch(q, &k, f.entry); flight != nil && flight.wait(ctx, c.opts.Stale.Timeout) && flight.msg != nil {
-		if flight.data || !c.opts.Stale.PreferPositive || f.kind != success {
+		if c.outdated(flight, f.kind) {
 			return c.deliver(r, q, &k, flight)
 		}
 	}
