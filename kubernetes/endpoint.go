@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"net/netip"
+	"slices"
 
 	"github.com/clusterdns/clusterdns/server"
 	"github.com/clusterdns/clusterdns/server/wire"
@@ -141,23 +142,23 @@ func (a *asked) endpointSRV(s *selection, e *entry) server.Verdict {
 	}
 	r, n := a.r, s.len()
 	order, weight := r.Order(n), weightOf(records)
-	targets := r.Scratch(2 * n) // where the name of each endpoint stands in the reply, by place in the selection
+	targets := r.Scratch(2 * n) // where the name of each endpoint stands in the reply, at the first place with that name
 	clear(targets)
 	for _, k := range order {
 		i := s.index(int(k))
 		if !s.takes(i) {
 			continue
 		}
-		ports := s.eps.portsOf(i)
+		ports, target := s.eps.portsOf(i), targets[2*s.first(int(k)):]
 		for p := range ports {
 			if !s.ports.matches(&ports[p]) || s.ports.repeats(ports, p) || s.repeatsPort(int(k), ports[p].number) {
 				continue
 			}
 			a.beginSRV(weight, ports[p].number)
-			if at := binary.BigEndian.Uint16(targets[2*k:]); at != 0 {
+			if at := binary.BigEndian.Uint16(target); at != 0 {
 				r.PutLabels(nil, server.Ref(at))
 			} else {
-				binary.BigEndian.PutUint16(targets[2*k:], uint16(min(r.Len(), 0xFFFE)))
+				binary.BigEndian.PutUint16(target, uint16(min(r.Len(), 0xFFFE)))
 				a.putEndpoint(s.eps, e, i)
 			}
 			if !r.End() {
@@ -176,14 +177,7 @@ func (a *asked) glue(s *selection, order []uint32, targets []byte) {
 		if !s.takes(i) || s.repeatsEndpoint(int(k)) {
 			continue
 		}
-		at := binary.BigEndian.Uint16(targets[2*k:])
-		s.mates(int(k), func(m int) bool {
-			if at == 0 {
-				at = binary.BigEndian.Uint16(targets[2*m:])
-			}
-			return at == 0
-		})
-		if at != 0 {
+		if at := binary.BigEndian.Uint16(targets[2*s.first(int(k)):]); at != 0 {
 			a.r.Addr(server.Additional, server.Ref(at), a.k.opts.TTL, s.eps.addr(i))
 		}
 	}
@@ -209,24 +203,36 @@ func (s *selection) records() int {
 
 // counted says whether an endpoint before the k-th with the same address and name has the same port.
 func (s *selection) counted(k int, p *port) bool {
-	found, addr := false, s.eps.addr(s.index(k))
-	s.mates(k, func(m int) bool {
-		i := s.index(m)
-		if m < k && s.eps.addr(i) == addr && s.takes(i) {
-			for _, o := range s.eps.portsOf(i) {
-				found = found || o == *p
-			}
+	for m := k - 1; m >= 0 && s.twins(m, k); m-- {
+		if i := s.index(m); s.takes(i) && slices.Contains(s.eps.portsOf(i), *p) {
+			return true
 		}
-		return !found
-	})
-	return found
+	}
+	return false
 }
 
-// repeatsPort says whether an endpoint before the k-th with the same name has a port of that number that is asked for.
+// repeatsEndpoint says whether an endpoint before the k-th has the same name and address.
+func (s *selection) repeatsEndpoint(k int) bool {
+	for m := k - 1; m >= 0 && s.twins(m, k); m-- {
+		if s.takes(s.index(m)) {
+			return true
+		}
+	}
+	return false
+}
+
+// twins says whether two endpoints have the same address and name. All that do stand side by side.
+func (s *selection) twins(m, k int) bool {
+	i, j := s.index(m), s.index(k)
+	return s.eps.addr(i) == s.eps.addr(j) && s.eps.host(i) == s.eps.host(j)
+}
+
+// repeatsPort says whether an endpoint before the k-th with the same name has a port of that number that is asked for. There may be thousands with the
+// name, as the Pods of a Deployment that sets hostname; most often the first has the port.
 func (s *selection) repeatsPort(k int, number uint16) bool {
 	found := false
-	s.mates(k, func(m int) bool {
-		if i := s.index(m); m < k && s.takes(i) {
+	s.before(k, func(m int) bool {
+		if i := s.index(m); s.takes(i) {
 			for _, o := range s.eps.portsOf(i) {
 				found = found || o.number == number && s.ports.matches(&o)
 			}
@@ -236,60 +242,40 @@ func (s *selection) repeatsPort(k int, number uint16) bool {
 	return found
 }
 
-// repeatsEndpoint says whether an endpoint before the k-th has the same name and address.
-func (s *selection) repeatsEndpoint(k int) bool {
-	found, addr := false, s.eps.addr(s.index(k))
-	s.mates(k, func(m int) bool {
-		i := s.index(m)
-		found = found || m < k && s.eps.addr(i) == addr && s.takes(i)
-		return !found
-	})
-	return found
-}
-
-// mates calls f with the places of the other endpoints in the selection that have the same name as the k-th, until f says false.
-func (s *selection) mates(k int, f func(m int) bool) {
-	host := s.eps.host(s.index(k))
-	switch {
-	case host == "" && s.eps.group == nil: // no two are named after the same address
-	case host == "":
-		lo, hi := s.eps.unnamed(s.eps.addr(s.index(k)))
-		s.others(k, max(lo, s.lo)-s.lo, min(hi, s.hi)-s.lo, f)
-	case s.byHost != nil: // all of them have the name
-		s.others(k, 0, s.len(), f)
-	default: // the selection is all endpoints
-		lo, hi := s.eps.sameHost(host)
-		for _, m := range s.eps.byHost[lo:hi] {
-			if int(m) != k && !f(int(m)) {
+// before calls f with the places before k of the endpoints that have the same name as the k-th, until f says false.
+func (s *selection) before(k int, f func(m int) bool) {
+	if s.byHost == nil && s.eps.host(s.index(k)) != "" { // the selection is all endpoints
+		host := s.eps.host(k)
+		for _, m := range s.eps.byHost[s.eps.firstHost(host):] {
+			if int(m) >= k || !f(int(m)) {
 				return
 			}
 		}
+		return
+	}
+	for m := s.first(k); m < k && f(m); m++ {
 	}
 }
 
-// others calls f with the places from lo up to but without hi other than k, until f says false.
-func (s *selection) others(k, lo, hi int, f func(m int) bool) {
-	for m := lo; m < hi; m++ {
-		if m != k && !f(m) {
-			return
-		}
+// first is the first place with the name of the k-th.
+func (s *selection) first(k int) int {
+	host := s.eps.host(s.index(k))
+	switch {
+	case host == "" && s.eps.group == nil: // no two are named after the same address
+		return k
+	case host == "":
+		lo, _ := s.eps.at(s.eps.addr(s.index(k)))
+		return max(lo, s.lo) - s.lo
+	case s.byHost != nil: // all of them have the name
+		return 0
 	}
+	return int(s.eps.byHost[s.eps.firstHost(host)]) // the selection is all endpoints
 }
 
-// sameHost gives where in byHost the endpoints with these wire labels stand.
-func (e *endpoints) sameHost(host string) (lo, hi int) {
-	lo, hi = 0, len(e.byHost)
-	for lo < hi {
-		if m := (lo + hi) / 2; compareWire(e.hosts[e.byHost[m]], host) < 0 {
-			lo = m + 1
-		} else {
-			hi = m
-		}
-	}
-	for hi = lo; hi < len(e.byHost) && e.hosts[e.byHost[hi]] == host; {
-		hi++
-	}
-	return lo, hi
+// firstHost gives where in byHost the endpoints with these wire labels begin.
+func (e *endpoints) firstHost(host string) int {
+	lo, _ := slices.BinarySearchFunc(e.byHost, host, func(i uint32, host string) int { return compareWire(e.hosts[i], host) })
+	return lo
 }
 
 // putEndpoint writes the name of endpoint i into RDATA.
