@@ -289,6 +289,9 @@ func plausible(h wire.Header) bool {
 	return h.QDCount == 1 && h.ANCount <= 1 && h.NSCount <= 1 && h.ARCount <= 2
 }
 
+// maxDatagram is what a datagram holds over IPv4, in bytes: 65,535 but for the headers of IP and UDP. A longer one cannot be sent, whatever the client says it takes.
+const maxDatagram = 65507
+
 // size is the longest reply that may be sent to q's client.
 func (e *engine) size(q *Query) int {
 	if q.Transport != UDP {
@@ -296,7 +299,7 @@ func (e *engine) size(q *Query) int {
 	}
 	n := wire.MinUDPSize
 	if q.EDNS.Present {
-		n = max(n, int(q.EDNS.UDPSize))
+		n = min(max(n, int(q.EDNS.UDPSize)), maxDatagram)
 	}
 	if q.Block != nil && q.Block.Options.MaxUDP > 0 {
 		n = min(n, max(wire.MinUDPSize, int(q.Block.Options.MaxUDP)))
@@ -312,18 +315,27 @@ func (e *engine) enter(s *slab) outcome {
 		return e.finish(s)
 	}
 	if s.q.Flags.Opcode() == wire.OpcodeNotify {
-		b.notify(&s.r, &s.q)
+		e.notify(s)
 		return e.finish(s)
 	}
 	s.q.chain, s.q.shuffle = b.Chain, b.Options.Shuffle
 	return e.walk(s, nil)
 }
 
-// notify tells the handlers that a zone changed elsewhere. Where none cares, NOTIFY is an opcode that is not implemented.
-func (b *Block) notify(r *Reply, q *Query) {
-	for i := range b.Chain {
-		if n, ok := b.Chain[i].Handler.(Notified); ok && n.Notify(q) {
-			r.by = b.Chain[i].Name
+// notify tells the handlers that a zone changed elsewhere. Where none cares, NOTIFY is an opcode that is not implemented. A panic is SERVFAIL.
+func (e *engine) notify(s *slab) {
+	q, r := &s.q, &s.r
+	defer func() {
+		if q.Block.Options.PanicHard {
+			return
+		}
+		if p := recover(); p != nil {
+			e.recovered(s, p)
+		}
+	}()
+	for i := range q.Block.Chain {
+		if n, ok := q.Block.Chain[i].Handler.(Notified); ok && n.Notify(q) {
+			r.by = q.Block.Chain[i].Name
 			r.SetAA()
 			return
 		}

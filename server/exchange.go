@@ -107,8 +107,17 @@ func (t Rest) Exchange(ctx context.Context, qu Question) *Packed {
 	}
 }
 
-// exchange is walk and finish for a question of our own. A dropped reply is SERVFAIL here.
+// exchange is walk and finish for a question of our own. A dropped reply is SERVFAIL here, and so is a panic: nobody else may be there to catch it.
 func (e *engine) exchange(ctx context.Context, s *slab) {
+	defer func() {
+		if s.q.Block != nil && s.q.Block.Options.PanicHard {
+			return
+		}
+		if p := recover(); p != nil {
+			e.recovered(s, p)
+			s.r.seal()
+		}
+	}()
 	if s.q.Block != nil {
 		switch e.ask(s, ctx) {
 		case Pass:

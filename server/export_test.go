@@ -1,6 +1,9 @@
 package server
 
-import "net/http"
+import (
+	"net"
+	"net/http"
+)
 
 // HTTPHandler is what a listener for HTTPS serves with, without the socket: for the fuzzer, whose measure of what an input reaches is disturbed by
 // whatever runs beside it.
@@ -11,4 +14,14 @@ func HTTPHandler(blocks []*Block) http.Handler {
 	ep.timeouts.Store(l.Timeouts.complete(e.limits))
 	ep.table.Store(newTable(e, l))
 	return newHTTPSocket(ep, e, nil, false)
+}
+
+// ServeTCP serves what ln accepts, until that says that it is closed.
+func ServeTCP(ln net.Listener, blocks []*Block) {
+	e := newEngine(DefaultLimits(), Hooks{})
+	ep := &endpoint{}
+	l := &Listener{Blocks: blocks}
+	ep.timeouts.Store(l.Timeouts.complete(e.limits))
+	ep.table.Store(newTable(e, l))
+	newTCPSocket(ep, e, nil, ln, TCP, 0).serve()
 }

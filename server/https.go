@@ -154,8 +154,7 @@ func (h *httpSocket) serve() {
 	for {
 		conn, err := h.port.Accept()
 		if err != nil {
-			if isTemporary(err) {
-				time.Sleep(acceptPause)
+			if again(err) {
 				continue
 			}
 			return

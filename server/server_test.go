@@ -90,8 +90,10 @@ func TestNobodyAnswers(t *testing.T) {
 // panics panics wherever it is called.
 type panics struct{}
 
-func (panics) Finish(*server.Reply, *server.Query, uint64) { panic("finisher") }
-func (panics) Observe(*server.Reply, *server.Query)        { panic("observer") }
+func (panics) Answer(*server.Reply, *server.Query) server.Verdict { return server.Pass }
+func (panics) Notify(*server.Query) bool                          { panic("notified") }
+func (panics) Finish(*server.Reply, *server.Query, uint64)        { panic("finisher") }
+func (panics) Observe(*server.Reply, *server.Query)               { panic("observer") }
 
 // TestPanicsAnywhere lets every part that is not a handler panic: the client gets SERVFAIL, and the server lives.
 func TestPanicsAnywhere(t *testing.T) {
@@ -105,13 +107,18 @@ func TestPanicsAnywhere(t *testing.T) {
 		},
 		"observer": func(b *server.Block) { b.Observers = []server.Observer{panics{}} },
 		"view":     func(b *server.Block) { b.Match = func(*server.Query) bool { panic("view") } },
+		"notified": func(b *server.Block) { b.Chain = append([]server.Stage{stage(panics{})}, b.Chain...) },
 	} {
 		for parked, h := range map[bool]server.Handler{false: answerA{}, true: slow{}} {
 			b := servertest.Block(".", stage(h))
 			prepare(b)
 			told := make(chan string, 2)
 			s := server.New(server.DefaultLimits(), server.Hooks{Panic: func(v any, _ []byte) { told <- v.(string) }})
-			reply, ok := s.Direct([]*server.Block{b}).Answer(servertest.Pack(t, servertest.Query("x.", dns.TypeA, 1232)), servertest.Client, server.UDP)
+			q := servertest.Query("x.", dns.TypeA, 1232)
+			if what == "notified" {
+				q.Opcode = dns.OpcodeNotify
+			}
+			reply, ok := s.Direct([]*server.Block{b}).Answer(servertest.Pack(t, q), servertest.Client, server.UDP)
 			var m dns.Msg
 			if err := m.Unpack(reply); !ok || err != nil || m.Rcode != dns.RcodeServerFailure || len(m.Answer) != 0 {
 				t.Errorf("%s, parked %v: %v, %v", what, parked, &m, err)
@@ -120,6 +127,42 @@ func TestPanicsAnywhere(t *testing.T) {
 				t.Errorf("the hook was told of %q, want %q", got, what)
 			}
 		}
+	}
+}
+
+// TestPanicsBeside lets a finisher panic for a question that a handler asks on a goroutine of its own, as cache does: that is SERVFAIL too, and the server lives.
+func TestPanicsBeside(t *testing.T) {
+	t.Parallel()
+	told := 0
+	s := server.New(server.DefaultLimits(), server.Hooks{Panic: func(any, []byte) { told++ }})
+	asks := waiter(func(ctx context.Context, r *server.Reply, q *server.Query) server.Verdict {
+		rest, name, got := q.Rest(), q.Name.Bytes(), make(chan *server.Packed)
+		go func() { got <- rest.Exchange(ctx, server.Question{Name: name, Type: wire.TypeA}) }()
+		r.SetRCode((<-got).RCode())
+		return server.Done
+	})
+	finishes := handler(func(r *server.Reply, _ *server.Query) server.Verdict {
+		r.OnFinish(panics{}, 0)
+		return server.Pass
+	})
+	d := s.Direct([]*server.Block{servertest.Block(".", stage(asks), stage(finishes), stage(answerA{}))})
+	reply, ok := d.Answer(servertest.Pack(t, servertest.Query("x.", dns.TypeA, 0)), servertest.Client, server.UDP)
+	if !ok || wire.Flags(reply[3]).RCode() != wire.RCodeServFail || told != 1 {
+		t.Errorf("%x after %d panics, want SERVFAIL after one", reply, told)
+	}
+}
+
+// TestLargestDatagram asks for more than a datagram can hold, as a client that says it takes it: the reply is truncated and not lost.
+func TestLargestDatagram(t *testing.T) {
+	t.Parallel()
+	s := servertest.Start(t, servertest.Block(".", stage(handler(func(r *server.Reply, _ *server.Query) server.Verdict {
+		for r.A(server.Answer, server.Owner, 1, [4]byte{192, 0, 2, 1}) {
+		}
+		return server.Done
+	}))))
+	r := s.Exchange(t, "udp", servertest.Query("x.", dns.TypeA, dns.MaxMsgSize))
+	if !r.Truncated || len(r.Answer) < 4000 {
+		t.Errorf("TC %v with %d records", r.Truncated, len(r.Answer))
 	}
 }
 

@@ -16,8 +16,18 @@ import (
 // tcpWrite is the default of Timeouts.Write.
 const tcpWrite = 5 * time.Second
 
-// acceptPause is how long a listener waits that is out of file descriptors: others must be closed first.
+// acceptPause is how long a listener waits after an error, such as that of a process that is out of file descriptors: others must be closed first.
 const acceptPause = 5 * time.Millisecond
+
+// again waits after an error of Accept and says whether to try once more. Only a listener that is closed has come to its end: everything else is of one
+// connection or passes, such as errors of the network and want of memory (accept(2)).
+func again(err error) bool {
+	if errors.Is(err, net.ErrClosed) {
+		return false
+	}
+	time.Sleep(acceptPause)
+	return true
+}
 
 // deadlineStep is how much of the idle time may pass before a busy connection's read deadline is moved: moving it for
 // every query would cost more than the query.
@@ -65,8 +75,7 @@ func (l *tcpSocket) serve() {
 	for {
 		conn, err := l.ln.Accept()
 		if err != nil {
-			if isTemporary(err) {
-				time.Sleep(acceptPause)
+			if again(err) {
 				continue
 			}
 			return

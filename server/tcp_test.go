@@ -6,6 +6,8 @@ import (
 	"encoding/binary"
 	"errors"
 	"io"
+	"net"
+	"os"
 	"syscall"
 	"testing"
 	"time"
@@ -75,6 +77,44 @@ func TestTCPConnsLimit(t *testing.T) {
 	if err := ask(b); err != nil {
 		t.Errorf("the other one: %v", err)
 	}
+}
+
+// moody is a listener that fails before it gives connections.
+type moody struct {
+	net.Listener
+	errs []error
+}
+
+func (m *moody) Accept() (net.Conn, error) {
+	if len(m.errs) == 0 {
+		return m.Listener.Accept()
+	}
+	err := m.errs[0]
+	m.errs = m.errs[1:]
+	return nil, &net.OpError{Op: "accept", Net: "tcp", Err: os.NewSyscallError("accept4", err)}
+}
+
+// TestAcceptErrors has Accept fail as accept(2) says that it may: that is no reason to serve TCP no more. It ends with the listener.
+func TestAcceptErrors(t *testing.T) {
+	t.Parallel()
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		errs := []error{syscall.EMFILE, syscall.ENFILE, syscall.ENOBUFS, syscall.ENOMEM, syscall.EPERM, syscall.EHOSTUNREACH, syscall.ECONNABORTED}
+		server.ServeTCP(&moody{ln, errs}, []*server.Block{servertest.Block(".", stage(handler(address)))})
+	}()
+	c := dial(t, ln.Addr().String())
+	_ = c.SetDeadline(time.Now().Add(10 * time.Second))
+	if err := ask(c); err != nil {
+		t.Error(err)
+	}
+	c.Close()
+	ln.Close()
+	<-done
 }
 
 func TestTCPPerClientLimit(t *testing.T) {
