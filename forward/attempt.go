@@ -14,6 +14,7 @@ type attempt struct {
 	over     proto
 	plain    bool  // without EDNS
 	followUp bool  // asks the same upstream again over TCP or without EDNS
+	stripped bool  // a followUp without EDNS to one with it
 	redials  uint8 // how often its connection broke and it was sent again
 	sent     time.Time
 	at       carrier // where it is registered

@@ -348,7 +348,7 @@ func (x *exchange) settle(a *attempt, now time.Time) bool {
 	q, rcode := judge(a.msg.b)
 	a.up.metrics.replied(rcode, took)
 	a.up.heard(a.over, took, now)
-	if a.plain && a.followUp && q != refusesEx {
+	if a.stripped && q != refusesEx {
 		a.up.plain.Store(now.Add(plainFor).UnixNano()) // so it was EDNS that it refused
 	}
 	switch {
@@ -417,7 +417,7 @@ func (x *exchange) repeat(a *attempt, over proto, plain bool, now time.Time) {
 		return
 	}
 	b := x.attempt(a.up, over, now)
-	b.followUp, b.plain = true, plain
+	b.followUp, b.plain, b.stripped = true, plain, plain && !a.plain
 	if !x.dispatch(b, 0, now) {
 		x.goOn(b, now)
 	}
