@@ -26,10 +26,12 @@ const flightShards = 32
 // flights are the questions in flight, so that identical ones share an exchange.
 type flights struct {
 	seed   maphash.Seed
-	shards [flightShards]struct {
-		sync.Mutex
-		m map[key]*exchange
-	}
+	shards [flightShards]flightShard
+}
+
+type flightShard struct {
+	sync.Mutex
+	m map[key]*exchange
 }
 
 func (f *flights) init() {
@@ -57,12 +59,13 @@ func (f *flights) join(x *exchange, c call) bool {
 	return true
 }
 
-// leave takes out the one that x was begun for, if others wait for it as well, and says so. x has not landed.
+// leave takes out the one that x was begun for, if others wait for it as well, and says so. Otherwise nobody joins x any more. x has not landed.
 func (f *flights) leave(x *exchange) bool {
 	s := &f.shards[x.key.name%flightShards]
 	s.Lock()
 	defer s.Unlock()
 	if len(x.waiters) == 1 {
+		s.end(x)
 		return false
 	}
 	x.waiters = slices.Delete(x.waiters, 0, 1)
@@ -74,8 +77,13 @@ func (f *flights) land(x *exchange) []call {
 	s := &f.shards[x.key.name%flightShards]
 	s.Lock()
 	defer s.Unlock()
+	s.end(x)
+	return x.waiters
+}
+
+// end lets nobody join x any more. The caller holds the lock.
+func (s *flightShard) end(x *exchange) {
 	if s.m[x.key] == x {
 		delete(s.m, x.key)
 	}
-	return x.waiters
 }

@@ -463,6 +463,32 @@ func TestFirstLeaves(t *testing.T) {
 	})
 }
 
+// TestLastLeaves: nobody joins an exchange that the only one who waited for it has given up.
+func TestLastLeaves(t *testing.T) {
+	t.Parallel()
+	f := newForward([]Options{parsed(t, "forward . 10.0.0.1")}, NewMetrics(nil), quiet(), newNetwork().dial)
+	g := f.groups[0]
+	lead := func() (x *exchange, joined bool) {
+		x = g.take()
+		x.question.set([]byte("\x07example\x00"), wire.TypeA, wire.ClassIN, 0, false, nil)
+		x.waiters = append(x.waiters, call{})
+		return x, g.flights.join(x, call{})
+	}
+	x, _ := lead()
+	if _, joined := lead(); !joined {
+		t.Error("the same question does not join")
+	}
+	if !g.flights.leave(x) {
+		t.Error("one of two takes the exchange with it")
+	}
+	if g.flights.leave(x) {
+		t.Error("nobody is left, but it goes on")
+	}
+	if _, joined := lead(); joined {
+		t.Error("one joins what is given up")
+	}
+}
+
 // TestRetiredSocketFails: a socket that was waiting for its last replies is closed when the system reports, in place of them, that the port is closed.
 func TestRetiredSocketFails(t *testing.T) {
 	t.Parallel()
