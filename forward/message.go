@@ -158,7 +158,7 @@ type quality uint8
 
 const (
 	whole     quality = iota
-	cut               // TC is set
+	cut               // TC is set, and what there is parses
 	broken            // does not parse to its end
 	stops512          // parses, but is just as long as what middleboxes cut off
 	refusesEx         // the upstream does not do EDNS
@@ -177,10 +177,10 @@ func judge(msg []byte) (quality, wire.RCode) {
 	}
 	e, err := wire.FindOPT(msg, h, off)
 	switch {
-	case h.Flags&wire.FlagTC != 0:
-		return cut, rcode
 	case err != nil || !sound(msg, h, off):
 		return broken, rcode
+	case h.Flags&wire.FlagTC != 0:
+		return cut, rcode
 	case !e.Present && (rcode == wire.RCodeFormErr || rcode == wire.RCodeNotImp), e.Ext != 0:
 		return refusesEx, rcode | wire.RCode(e.Ext)<<4
 	case len(msg) == suspiciousLen:

@@ -213,11 +213,11 @@ func compose(what, arg string, q *dns.Msg) []byte {
 	case "empty":
 	case "bare":
 		r.Question, r.Rcode = nil, dns.StringToRcode[arg]
-	case "many", "cut", "stops", "stops-whole":
+	case "many", "cut", "cut-short", "stops", "stops-whole":
 		for i := range 40 {
 			r.Answer = append(r.Answer, address(q, fmt.Sprintf("192.0.2.%d", i)))
 		}
-		if what == "cut" {
+		if strings.HasPrefix(what, "cut") {
 			r.Truncated, r.Answer = true, r.Answer[:3]
 		}
 	default:
@@ -246,6 +246,8 @@ func compose(what, arg string, q *dns.Msg) []byte {
 		panic(err)
 	}
 	switch what {
+	case "cut-short": // in the middle of a record, as servers from before RFC 2181 do
+		b = b[:len(b)-5]
 	case "stops": // a middlebox that cuts off what is longer than RFC 1035 allows
 		b = b[:512]
 	case "stops-whole": // and one that makes the counts fit
