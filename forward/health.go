@@ -76,9 +76,12 @@ func (u *upstream) probeFailed(over proto, err error) {
 	u.metrics.probes.Inc()
 	u.health.Lock()
 	defer u.health.Unlock()
+	if !u.ailing.Load() {
+		return // it has replied to a query meanwhile: this is not the first failure of the next time
+	}
 	u.health.fails++
 	u.health.cause = err
-	if u.health.fails == u.group.opts.MaxFails && u.ailing.Load() && !u.gone.Load() {
+	if u.health.fails == u.group.opts.MaxFails && !u.gone.Load() {
 		u.down.Store(true)
 		u.log.Warn("upstream is down", "proto", over.String(), "probes", u.health.fails, "cause", err)
 	}
