@@ -20,8 +20,8 @@ const (
 	snapshotFormat = 1
 	// maxSnapshot bounds the file. 75,000 endpoints take about 5 MiB; the folder may well be in memory, and counted to the Pod.
 	maxSnapshot = 64 << 20
-	// maxLine bounds a line. The API server takes no object over 1.5 MiB, and what is left of one is less; a line of empty endpoints would take
-	// fifty times its length in memory.
+	// maxLine bounds a line. The API server takes no object over 1.5 MiB, and what is left of one is less, but for one that consists of addresses; a line
+	// of empty endpoints would take fifty times its length in memory.
 	maxLine = 2 << 20
 )
 
@@ -74,6 +74,7 @@ func (s scope) same(o scope) bool {
 
 var (
 	errSnapshotSize  = fmt.Errorf("it is larger than %d MiB", maxSnapshot>>20)
+	errSnapshotLine  = fmt.Errorf("it takes more than %d MiB, which would not be read back", maxLine>>20)
 	errSnapshotWhole = errors.New("it is cut off or damaged")
 )
 
@@ -108,13 +109,16 @@ func temporary(file string) string { return filepath.Base(file) + ".*.tmp" }
 func encodeSnapshot(to io.Writer, h heading, objects iter.Seq[Object]) error {
 	sum := crc32.New(crc32.MakeTable(crc32.Castagnoli))
 	buf := bufio.NewWriter(&bounded{to: to, left: maxSnapshot})
-	enc := json.NewEncoder(io.MultiWriter(buf, sum))
+	enc := json.NewEncoder(io.MultiWriter(lineLimit{}, buf, sum))
 	if err := enc.Encode(line{Snapshot: &h}); err != nil {
 		return err
 	}
 	n := 0
 	for o := range objects {
-		if err := enc.Encode(lineOf(o)); err != nil {
+		if err := enc.Encode(lineOf(o)); errors.Is(err, errSnapshotLine) {
+			namespace, name := o.Key()
+			return fmt.Errorf("%s %s of namespace %q: %w", o.Kind(), name, namespace, err)
+		} else if err != nil {
 			return err
 		}
 		n++
@@ -184,6 +188,17 @@ func soundPorts(ports []Port) bool {
 		ok = ok && p.Protocol <= SCTP
 	}
 	return ok
+}
+
+// lineLimit fails to write a line that is too long to be read back. A json.Encoder writes a line at once.
+type lineLimit struct{}
+
+// Write is io.Writer's.
+func (lineLimit) Write(p []byte) (int, error) {
+	if len(p) > maxLine {
+		return 0, errSnapshotLine
+	}
+	return len(p), nil
 }
 
 // bounded fails to write more than is left.

@@ -324,6 +324,33 @@ func TestSnapshotIsBounded(t *testing.T) {
 	}
 }
 
+// TestSnapshotThatWouldNotBeReadBack: a Service of the 1.5 MiB that an API server takes may be more here, if it has addresses and nothing else. Such a snapshot is
+// not written over a good one.
+func TestSnapshotThatWouldNotBeReadBack(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "snapshot")
+	s := &Service{Namespace: "a", Name: "large"}
+	of := 0
+	for i := range 100_000 {
+		a := netip.AddrFrom4([4]byte{203, byte(i >> 16), byte(i >> 8), byte(i)})
+		s.External = append(s.External, External{Addr: a})
+		of += len(a.String()) + len("\x2a\x0f") // the field number and the length, in protobuf
+	}
+	if of > 3<<19 {
+		t.Fatalf("no API server would take these %d bytes", of)
+	}
+	if err := writeSnapshot(file, heading{Format: snapshotFormat}, values([]Object{&Namespace{"a"}})); err != nil {
+		t.Fatal(err)
+	}
+	err := writeSnapshot(file, heading{Format: snapshotFormat}, values([]Object{&Namespace{"a"}, s}))
+	if err == nil || !strings.Contains(err.Error(), `Service large of namespace "a"`) {
+		t.Errorf("%v, want an error that names the Service", err)
+	}
+	if _, err := readSnapshot(file, scope{}); err != nil {
+		t.Error(err)
+	}
+}
+
 // TestSnapshotIsTheSameState: what is read back makes the entries that it was made of, so that the API server's objects change nothing.
 func TestSnapshotIsTheSameState(t *testing.T) {
 	t.Parallel()
