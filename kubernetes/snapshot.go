@@ -35,6 +35,7 @@ type snapshotter struct {
 	chance  time.Duration
 	every   time.Duration
 	saved   uint64       // the edits of the index that the file shows
+	own     fs.FileInfo  // of the file as it was written last; nil before
 	failed  bool         // the last attempt to write it, which was logged
 	written atomic.Int64 // when the data of the file were current, in Unix nanoseconds; 0 for never
 }
@@ -66,7 +67,9 @@ func (s *snapshotter) run(ctx context.Context) {
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
-			s.save()
+			if !s.taken() { // else whoever comes after this one keeps it
+				s.save()
+			}
 			return
 		}
 	}
@@ -91,14 +94,20 @@ func (s *snapshotter) restore() {
 	debug.FreeOSMemory() // decoding leaves several times the objects' size behind
 }
 
-// save writes the file if the index has changed. A failure is logged when it begins, and again when it ends.
+// taken says whether another has written the file since: after a reload that changes what is read, the configuration before works on for some seconds.
+func (s *snapshotter) taken() bool {
+	info, err := os.Stat(s.file)
+	return err == nil && s.own != nil && !os.SameFile(info, s.own)
+}
+
+// save writes the file if the index has changed, or if it was taken. A failure is logged when it begins, and again when it ends.
 func (s *snapshotter) save() {
 	edits := s.index.edits.Load()
-	if edits == s.saved {
+	if edits == s.saved && !s.taken() {
 		return
 	}
 	now := time.Now()
-	err := writeSnapshot(s.file, heading{snapshotFormat, now.UTC(), s.scope}, s.index.Objects)
+	own, err := writeSnapshot(s.file, heading{snapshotFormat, now.UTC(), s.scope}, s.index.Objects)
 	switch {
 	case err != nil && !s.failed:
 		s.log.Warn("kubernetes: the snapshot cannot be written; what was written before stays", "err", err)
@@ -107,7 +116,7 @@ func (s *snapshotter) save() {
 	}
 	s.failed = err != nil
 	if err == nil {
-		s.saved = edits
+		s.saved, s.own = edits, own
 		s.written.Store(now.UnixNano())
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"hash/crc32"
 	"io"
+	"io/fs"
 	"iter"
 	"os"
 	"path/filepath"
@@ -78,12 +79,12 @@ var (
 	errSnapshotWhole = errors.New("it is cut off or damaged")
 )
 
-// writeSnapshot takes the file's place in one step, so that whoever reads it finds the old one or the new one. Only the user of the
-// server may read it: it lists all that is in the cluster.
-func writeSnapshot(file string, h heading, objects iter.Seq[Object]) (err error) {
+// writeSnapshot takes the file's place in one step, so that whoever reads it finds the old one or the new one, and gives what the system knows the new one by.
+// Only the user of the server may read it: it lists all that is in the cluster.
+func writeSnapshot(file string, h heading, objects iter.Seq[Object]) (own fs.FileInfo, err error) {
 	tmp, err := os.CreateTemp(filepath.Dir(file), temporary(file)) // its mode is 0600
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer func() {
 		if err != nil {
@@ -92,15 +93,18 @@ func writeSnapshot(file string, h heading, objects iter.Seq[Object]) (err error)
 		}
 	}()
 	if err = encodeSnapshot(tmp, h, objects); err != nil {
-		return err
+		return nil, err
 	}
 	if err = tmp.Sync(); err != nil { // or a crash of the node could leave an empty file under the new name
-		return err
+		return nil, err
+	}
+	if own, err = tmp.Stat(); err != nil {
+		return nil, err
 	}
 	if err = tmp.Close(); err != nil {
-		return err
+		return nil, err
 	}
-	return os.Rename(tmp.Name(), file)
+	return own, os.Rename(tmp.Name(), file)
 }
 
 // temporary is the pattern of the names of files that become a snapshot.

@@ -269,6 +269,51 @@ func TestSnapshotThatCannotBeWritten(t *testing.T) {
 	}
 }
 
+// TestSnapshotIsOfTheConfigurationInUse: what a configuration that a reload has replaced writes meanwhile does not stay.
+func TestSnapshotIsOfTheConfigurationInUse(t *testing.T) {
+	t.Parallel()
+	api, dir := kubetest.Start(t, small()...), t.TempDir()
+	o, before := withSnapshot(api, filepath.Join(dir, "snapshot")), withSnapshot(api, filepath.Join(dir, "before"))
+	before.Labels = "!none"
+	written(t, api, before)
+	keeping(t, o)
+	own := func() bool { _, err := readSnapshot(o.Snapshot, o.scope()); return err == nil }
+	poll(t, "the file", own)
+	if err := os.Rename(before.Snapshot, o.Snapshot); err != nil {
+		t.Fatal(err)
+	}
+	poll(t, "the file to be its own again", own)
+}
+
+// TestSnapshotOfTheNextStays: a configuration that a reload has replaced does not write over the file of the next at its end.
+func TestSnapshotOfTheNextStays(t *testing.T) {
+	t.Parallel()
+	api, dir := kubetest.Start(t, small()...), t.TempDir()
+	next := withSnapshot(api, filepath.Join(dir, "next"))
+	next.Labels = "!none"
+	written(t, api, next)
+	o := withSnapshot(api, filepath.Join(dir, "snapshot"))
+	x := newIndex(&o)
+	s := newSnapshotter(&o, x, slog.New(slog.DiscardHandler))
+	s.every = time.Hour
+	for k := range numKinds {
+		x.Replace(k, values(nil))
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan struct{})
+	go func() { defer close(ended); s.run(ctx) }()
+	poll(t, "the file", func() bool { _, err := readSnapshot(o.Snapshot, o.scope()); return err == nil })
+	if err := os.Rename(next.Snapshot, o.Snapshot); err != nil {
+		t.Fatal(err)
+	}
+	x.Apply(&Namespace{"changed"})
+	cancel()
+	<-ended
+	if _, err := readSnapshot(o.Snapshot, next.scope()); err != nil {
+		t.Error(err)
+	}
+}
+
 func TestSnapshotTidies(t *testing.T) {
 	t.Parallel()
 	api, dir := kubetest.Start(t, small()...), t.TempDir()
@@ -291,7 +336,7 @@ func TestSnapshotIsBounded(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "snapshot")
 	huge := &Service{Namespace: "a", Name: strings.Repeat("x", 1<<20)}
-	err := writeSnapshot(file, heading{Format: snapshotFormat}, func(yield func(Object) bool) {
+	_, err := writeSnapshot(file, heading{Format: snapshotFormat}, func(yield func(Object) bool) {
 		for yield(huge) {
 		}
 	})
@@ -339,10 +384,10 @@ func TestSnapshotThatWouldNotBeReadBack(t *testing.T) {
 	if of > 3<<19 {
 		t.Fatalf("no API server would take these %d bytes", of)
 	}
-	if err := writeSnapshot(file, heading{Format: snapshotFormat}, values([]Object{&Namespace{"a"}})); err != nil {
+	if _, err := writeSnapshot(file, heading{Format: snapshotFormat}, values([]Object{&Namespace{"a"}})); err != nil {
 		t.Fatal(err)
 	}
-	err := writeSnapshot(file, heading{Format: snapshotFormat}, values([]Object{&Namespace{"a"}, s}))
+	_, err := writeSnapshot(file, heading{Format: snapshotFormat}, values([]Object{&Namespace{"a"}, s}))
 	if err == nil || !strings.Contains(err.Error(), `Service large of namespace "a"`) {
 		t.Errorf("%v, want an error that names the Service", err)
 	}
