@@ -24,7 +24,7 @@ import (
 // Cache is what one cache directive keeps, and the handler that answers with it. A new configuration whose Options are equal goes on with the same Cache.
 type Cache struct {
 	opts    Options
-	zones   []wire.Zone // nil for every name
+	zones   []wire.Zone
 	noPos   []wire.Zone
 	noNeg   []wire.Zone
 	metrics *Metrics
@@ -329,10 +329,10 @@ func (c *Cache) keep(q *server.Query, k *key, msg []byte, ede []server.ExtendedE
 	return j
 }
 
-// keepFailure stores that nobody could answer.
+// keepFailure stores that nobody could answer. Without RD upstreams fail by policy, which must not fail those who ask with it.
 func (c *Cache) keepFailure(q *server.Query, k *key, f wire.Flags, ede []server.ExtendedError) {
 	ttl := uint32((c.opts.ServFail + time.Second - 1) / time.Second) // part of a second is remembered for one (RFC 9520 3.2)
-	if ttl == 0 || c.disabled(q, failure) {
+	if ttl == 0 || !q.RD() || c.disabled(q, failure) {
 		return
 	}
 	c.insert(q, k, &entry{msg: failed(k, f), ttl: ttl, kind: failure}, ede, nil)
