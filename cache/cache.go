@@ -219,7 +219,7 @@ func (c *Cache) prefetch(q *server.Query, k *key, e *entry, now int64) {
 		return
 	}
 	// The last second counts as little, or short TTLs would never be refreshed in time.
-	due := max(int64(e.ttl)*int64(time.Second)*int64(p.Percent)/100, int64(time.Second))
+	due := max(int64(e.ttl)*int64(time.Second)/100*int64(p.Percent), int64(time.Second))
 	if e.expires()-now <= due {
 		if _, begun := c.fetch(q, k, e); begun {
 			c.counters(q).prefetches.Add(1)
