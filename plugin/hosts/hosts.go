@@ -39,7 +39,8 @@ type Hosts struct {
 	inline  *table
 	now     atomic.Pointer[table]
 
-	seen os.FileInfo // the file as it was read last; only Run touches it
+	seen os.FileInfo // the file as it was read last; only Run touches it and what follows
+	said string      // why it could not be opened, when it was looked at last
 }
 
 // New makes the handler. It answers the lines of the Corefile at once; the file is read by Run. m and log may be nil.
@@ -68,7 +69,7 @@ func (h *Hosts) look() {
 	info, err := stat(h.o.File)
 	if err != nil {
 		if h.seen != nil || !errors.Is(err, fs.ErrNotExist) || len(h.o.Inline) == 0 {
-			h.log.Warn("the hosts file cannot be read; only the lines of the Corefile are served", "error", err)
+			h.warn("the hosts file cannot be read; only the lines of the Corefile are served", err)
 		}
 		h.seen = nil
 		h.set(h.inline)
@@ -79,10 +80,11 @@ func (h *Hosts) look() {
 	}
 	f, err := os.Open(h.o.File)
 	if err != nil {
-		h.log.Warn("the hosts file cannot be read; what was read before is still served", "error", err)
+		h.warn("the hosts file cannot be read; what was read before is still served", err)
 		return
 	}
 	defer f.Close()
+	h.said = ""
 	h.seen = info // one that is bad is not read again until it changes
 	t := h.inline.clone()
 	if err := t.read(f, &h.o); err != nil {
@@ -92,6 +94,14 @@ func (h *Hosts) look() {
 	h.set(t)
 	if h.metrics != nil {
 		h.metrics.reloaded.Set(float64(info.ModTime().UnixNano()) / 1e9)
+	}
+}
+
+// warn says why the file cannot be opened, once and not each time that it is looked at.
+func (h *Hosts) warn(text string, err error) {
+	if why := text + err.Error(); why != h.said {
+		h.said = why
+		h.log.Warn(text, "error", err)
 	}
 }
 

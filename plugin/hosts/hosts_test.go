@@ -1,8 +1,10 @@
 package hosts
 
 import (
+	"bytes"
 	"context"
 	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -140,6 +142,37 @@ func TestReload(t *testing.T) {
 	if n, err := testutil.GatherAndCount(reg, "coredns_hosts_entries", "coredns_hosts_reload_timestamp_seconds"); n != 2 || err != nil {
 		t.Errorf("%d metrics, %v", n, err)
 	}
+}
+
+// TestSaidOnce has a file come and go: the log says so once each time, however often the file is looked for.
+func TestSaidOnce(t *testing.T) {
+	name := filepath.Join(t.TempDir(), "hosts")
+	synctest.Test(t, func(t *testing.T) {
+		var log bytes.Buffer
+		h := New(parse(t, "hosts "+name), nil, slog.New(slog.NewTextHandler(&log, nil)))
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan struct{})
+		go func() { defer close(done); _ = h.Run(ctx) }()
+		step := func(want int) {
+			t.Helper()
+			<-time.After(time.Minute)
+			synctest.Wait()
+			if n := strings.Count(log.String(), "cannot be read"); n != want {
+				t.Errorf("said %d times, want %d:\n%s", n, want, log.String())
+			}
+		}
+		step(1)
+		if err := os.WriteFile(name, []byte("192.0.2.1 a.example.org\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		step(1)
+		if err := os.Remove(name); err != nil {
+			t.Fatal(err)
+		}
+		step(2)
+		cancel()
+		<-done
+	})
 }
 
 func TestNeverReload(t *testing.T) {
