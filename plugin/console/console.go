@@ -106,7 +106,7 @@ type Console struct {
 	opts    Options
 	deps    Deps
 	monitor *Monitor
-	allowed hosts
+	allowed admin.Hosts
 	pages   *template.Template
 	running chan struct{} // has room for the experiments that may run
 	asking  chan struct{} // and for the names that may be explained at a time
@@ -132,7 +132,7 @@ func New(o Options, m *Monitor, d Deps) *Console {
 		d.Log = slog.New(slog.DiscardHandler)
 	}
 	return &Console{
-		opts: o, deps: d, monitor: m, allowed: allowedHosts(o.Address), pages: parsePages(),
+		opts: o, deps: d, monitor: m, allowed: admin.HostsOf(o.Address), pages: parsePages(),
 		running: make(chan struct{}, maxExperiments), asking: make(chan struct{}, maxExplained),
 		dumping: make(chan struct{}, maxDumps),
 	}

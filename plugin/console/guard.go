@@ -1,10 +1,9 @@
 package console
 
 import (
-	"net"
 	"net/http"
-	"net/netip"
-	"strings"
+
+	"github.com/clusterdns/clusterdns/plugin/admin"
 )
 
 // policy lets a page have its own style sheet, script and data, and nothing else at all (https://www.w3.org/TR/CSP3).
@@ -15,7 +14,7 @@ const policy = "default-src 'none'; style-src 'self'; script-src 'self'; connect
 const maxQuery = 8192
 
 // guard turns away what no page of ours asks, and says to browsers what they may do with what they get.
-func guard(allowed hosts, next http.Handler) http.Handler {
+func guard(allowed admin.Hosts, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h := w.Header()
 		h.Set("Content-Security-Policy", policy)
@@ -25,7 +24,7 @@ func guard(allowed hosts, next http.Handler) http.Handler {
 		h.Set("Cross-Origin-Opener-Policy", "same-origin")
 		h.Set("Cache-Control", "no-store")
 		switch {
-		case !allowed.has(r.Host):
+		case !allowed.Has(r.Host):
 			http.Error(w, "this host name is not served here", http.StatusMisdirectedRequest)
 		case r.Method != http.MethodGet && r.Method != http.MethodHead:
 			h.Set("Allow", "GET, HEAD")
@@ -48,32 +47,4 @@ func foreign(r *http.Request) bool {
 		return r.URL.Path != "/" || r.Header.Get("Sec-Fetch-Mode") != "navigate"
 	}
 	return false
-}
-
-// hosts are the names under which the page may be asked for. A page of somebody else's whose name is made to resolve to this server (DNS
-// rebinding) asks under that name, and is not served.
-type hosts struct {
-	name string // of the directive's address, in lower case; "" for all addresses
-	any  bool   // every address will do: nobody can be made to resolve an address
-}
-
-func allowedHosts(addr string) hosts {
-	host, _, _ := net.SplitHostPort(addr)
-	ip, err := netip.ParseAddr(host)
-	if host == "" || err == nil && ip.IsUnspecified() {
-		return hosts{any: true}
-	}
-	return hosts{name: strings.ToLower(host)}
-}
-
-// has judges the Host header of a request.
-func (h hosts) has(host string) bool {
-	if name, _, err := net.SplitHostPort(host); err == nil {
-		host = name
-	}
-	host = strings.ToLower(strings.TrimSuffix(strings.Trim(host, "[]"), "."))
-	if ip, err := netip.ParseAddr(host); err == nil {
-		return h.any || ip.Unmap().IsLoopback() || host == h.name
-	}
-	return host == "localhost" || strings.HasSuffix(host, ".localhost") || h.name != "" && host == h.name
 }

@@ -51,17 +51,32 @@ func Parse(in *directive.Input) (Options, error) {
 
 // Routes are where the profiles of one occurrence are served. Profiles take as long as the client asks, so nothing limits them.
 func Routes(o Options) []admin.Route {
+	allowed := admin.HostsOf(o.Address)
 	h := func(path string, f http.HandlerFunc) admin.Route {
-		return admin.Route{Addr: o.Address, Path: Path + path, Handler: f, Patience: -1}
+		return admin.Route{Addr: o.Address, Path: Path + path, Handler: guard(allowed, f), Patience: -1}
 	}
 	return []admin.Route{
-		{Addr: o.Address, Path: Path, Handler: http.RedirectHandler(Path+"/", http.StatusFound)},
+		h("", http.RedirectHandler(Path+"/", http.StatusFound).ServeHTTP),
 		h("/", pprof.Index),
 		h("/cmdline", pprof.Cmdline),
 		h("/profile", pprof.Profile),
 		h("/symbol", pprof.Symbol),
 		h("/trace", pprof.Trace),
 	}
+}
+
+// guard keeps what the machine alone is to reach from pages on the web, which come by a name of their own that they make resolve to it.
+func guard(allowed admin.Hosts, next http.Handler) http.Handler {
+	if !allowed.Loopback() {
+		return next
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !allowed.Has(r.Host) {
+			http.Error(w, "this host name is not served here", http.StatusMisdirectedRequest)
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
 }
 
 // SetBlockRate makes the process sample blocking events as the occurrences of its configuration say: the finest rate of those that want

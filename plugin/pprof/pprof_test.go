@@ -5,6 +5,7 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
+	"net/http/httptest"
 	"runtime"
 	"runtime/pprof"
 	"strings"
@@ -37,6 +38,35 @@ func TestProfiles(t *testing.T) {
 		resp.Body.Close()
 		if err != nil || resp.StatusCode != http.StatusOK || !bytes.Contains(b, []byte(want)) || len(b) == 0 {
 			t.Errorf("%s: %s, %d bytes, %v; want %q in it", path, resp.Status, len(b), err, want)
+		}
+	}
+}
+
+// TestHosts asks under names: where the machine alone reaches the profiles, one that somebody makes resolve to it is not served.
+func TestHosts(t *testing.T) {
+	t.Parallel()
+	for addr, want := range map[string]map[string]int{
+		"localhost:6053":       {"localhost:6053": 200, "127.0.0.1:6053": 200, "[::1]:6053": 200, "pod.localhost": 200, "evil.example:6053": 421, "192.0.2.1": 421, "": 421},
+		"127.0.0.1:6053":       {"localhost": 200, "evil.example": 421},
+		"[::1]:6053":           {"[::1]:6053": 200, "evil.example": 421},
+		":6053":                {"pod.example:6053": 200, "192.0.2.1:6053": 200},
+		"192.0.2.1:6053":       {"pod.example:6053": 200},
+		"node.example:6053":    {"other.example": 200},
+		"sub.localhost:6053":   {"evil.example": 421},
+		"notlocalhost:6053":    {"evil.example": 200},
+		"[::ffff:127.0.0.1]:1": {"evil.example": 421},
+	} {
+		for _, r := range Routes(Options{Address: addr}) {
+			if r.Path != Path+"/" && r.Path != Path+"/cmdline" {
+				continue
+			}
+			for host, status := range want {
+				req, w := httptest.NewRequest(http.MethodGet, r.Path, nil), httptest.NewRecorder()
+				req.Host = host
+				if r.Handler.ServeHTTP(w, req); w.Code != status {
+					t.Errorf("%s at %s under %q: status %d, want %d", r.Path, addr, host, w.Code, status)
+				}
+			}
 		}
 	}
 }
