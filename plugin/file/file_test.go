@@ -159,7 +159,9 @@ sub IN RRSIG DS 13 3 60 20300101000000 20200101000000 1 example.org. AAAE
 sub IN NSEC *.w NS DS RRSIG NSEC
 *.w IN A 192.0.2.2
 *.w IN RRSIG A 13 3 60 20300101000000 20200101000000 1 example.org. AAAF
-*.w IN NSEC @ A RRSIG NSEC
+*.w IN NSEC m.w A RRSIG NSEC
+m.w IN TXT there
+m.w IN NSEC @ TXT RRSIG NSEC
 `
 
 func TestSigned(t *testing.T) {
@@ -174,6 +176,9 @@ func TestSigned(t *testing.T) {
 		"sub.example.org. DS":  "DS RRSIG | NS RRSIG | ",
 		"x.sub.example.org. A": " | NS DS RRSIG | ",
 		"x.w.example.org. A":   "A RRSIG | NS RRSIG NSEC | ",
+		"x.w.example.org. MX":  " | SOA RRSIG NSEC NSEC | ", // RFC 4035 3.1.3.4: no such name, and no such type at the wildcard
+		"b.w.example.org. MX":  " | SOA RRSIG NSEC | ",
+		"w.example.org. MX":    " | SOA RRSIG NSEC | ",
 	} {
 		name, typ, _ := strings.Cut(ask, " ")
 		m := plugintest.Question(name, typ)

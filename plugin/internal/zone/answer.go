@@ -35,7 +35,7 @@ func (z *Zone) Answer(r *server.Reply, q *server.Query, fall bool) server.Verdic
 		case n.cut && !(i == 0 && q.Type == wire.TypeDS): // DS records stand above the cut (RFC 4035 3.1.4.1)
 			return a.referral(i, n)
 		case i == 0:
-			return a.found(n, false)
+			return a.found(n, nil)
 		case n.dname:
 			return a.redirect(i, n)
 		}
@@ -64,8 +64,8 @@ func (a *answer) put(s server.Section, owner []byte, x *set, ttl uint32) {
 	}
 }
 
-// found answers from a node. wild says that it is a wildcard's, whose records the name has.
-func (a *answer) found(n *node, wild bool) server.Verdict {
+// found answers from a node. wild is the name of the wildcard that it is, whose records the name has; nil if it is none.
+func (a *answer) found(n *node, wild []byte) server.Verdict {
 	a.r.SetAA()
 	name := a.q.Name.Bytes()
 	if n.alias && !a.wantsAlias() {
@@ -86,7 +86,7 @@ func (a *answer) found(n *node, wild bool) server.Verdict {
 		return a.empty(n, wild)
 	}
 	a.servers(n)
-	if wild && a.do {
+	if wild != nil && a.do {
 		a.deny(string(a.q.Name.Canonical()))
 	}
 	if s := n.find(a.q.Type); s != nil {
@@ -126,16 +126,21 @@ func (a *answer) negative() {
 	a.put(server.Authority, []byte(a.z.origin.Name()), a.z.soa, a.z.negTTL)
 }
 
-// empty says that the name exists without the type that is asked for.
-func (a *answer) empty(n *node, wild bool) server.Verdict {
+// empty says that the name exists without the type that is asked for. Of a wildcard it takes two proofs: that no name stands before it, and that it does not
+// have the type (RFC 4035 3.1.3.4).
+func (a *answer) empty(n *node, wild []byte) server.Verdict {
 	a.negative()
-	if a.do {
-		name := a.q.Name.Canonical()
-		if s := n.find(wire.TypeNSEC); s != nil && !wild {
-			a.put(server.Authority, []byte(name), s, s.ttl)
-		} else {
-			a.deny(string(name))
-		}
+	if !a.do {
+		return server.Done
+	}
+	name := a.q.Name.Canonical()
+	switch s := n.find(wire.TypeNSEC); {
+	case wild != nil:
+		a.deny(string(name), string(wild))
+	case s != nil:
+		a.put(server.Authority, []byte(name), s, s.ttl)
+	default:
+		a.deny(string(name))
 	}
 	return server.Done
 }
@@ -145,7 +150,7 @@ func (a *answer) missing(i int, fall bool) server.Verdict {
 	var buf [wire.MaxName + 2]byte
 	wild := append(append(buf[:0], 1, '*'), a.q.Name.Suffix(i)...)
 	if n := a.z.nodes[wire.Canonical(wild)]; n != nil {
-		return a.found(n, true)
+		return a.found(n, wild)
 	}
 	if fall {
 		return server.Pass
