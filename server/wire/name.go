@@ -114,7 +114,7 @@ func (c Canonical) Labels() int {
 const escaped = `. '@;()"\`
 
 // AppendPresentation appends the presentation form of a name in uncompressed wire form, final dot included, to dst.
-// It escapes as miekg/dns does: dots, quotes, backslashes, parentheses, semicolons, @, $ with a backslash, and what is not
+// It escapes as miekg/dns does: dots, spaces, quotes, backslashes, parentheses, semicolons and @ with a backslash, and what is not
 // printable ASCII as \DDD. It does not allocate when dst has room.
 func AppendPresentation(dst, name []byte) []byte {
 	if len(name) == 0 || name[0] == 0 {

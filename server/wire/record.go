@@ -179,8 +179,14 @@ func appendNAPTR(dst, msg []byte, rr RR) ([]byte, error) {
 		return dst, ErrShort
 	}
 	dst = append(dst, msg[rr.Data:off]...)
-	dst, _, err := AppendName(dst, msg, off)
-	return dst, err
+	dst, end, err := AppendName(dst, msg, off)
+	if err != nil {
+		return dst, err
+	}
+	if end > rr.End {
+		return dst, ErrShort
+	}
+	return append(dst, msg[end:rr.End]...), nil
 }
 
 // EDNS is the OPT record of a message (RFC 6891 6.1).

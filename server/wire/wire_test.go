@@ -77,6 +77,33 @@ func TestCut(t *testing.T) {
 }
 
 // seeds are messages whose every byte matters to the parsers.
+// TestNamesEndWithData has RDATA that is a byte shorter than what stands in it, so that its last name ends in what follows.
+func TestNamesEndWithData(t *testing.T) {
+	t.Parallel()
+	for _, text := range []string{"NS a.b.", "CNAME a.b.", "MX 1 a.b.", "SRV 1 2 3 a.b.", "RP a.b. c.", "AFSDB 1 a.b.", `NAPTR 1 2 "a" "b" "c" a.b.`} {
+		r, err := dns.NewRR(". 5 IN " + text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		m := &dns.Msg{Answer: []dns.RR{r}}
+		msg, err := m.Pack()
+		if err != nil {
+			t.Fatal(err)
+		}
+		rr, err := wire.ReadRR(msg, wire.HeaderLen)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if data, err := wire.AppendRData(nil, msg, rr); err != nil || !bytes.Equal(data, msg[rr.Data:]) {
+			t.Errorf("%s: %x, %v", text, data, err)
+		}
+		rr.End--
+		if data, err := wire.AppendRData(nil, msg, rr); err == nil {
+			t.Errorf("%s, cut short: %x", text, data)
+		}
+	}
+}
+
 func seeds(f *testing.F) {
 	m := new(dns.Msg)
 	m.SetQuestion("Www.example.org.", dns.TypeA)
