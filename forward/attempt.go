@@ -24,6 +24,7 @@ type attempt struct {
 	msg  *message // the reply
 	fit  fit
 	err  error // or why there is none
+	why  error // the same in words for whoever asked, of whatever came to nothing
 	done bool  // its outcome is known, or nobody waits for it
 }
 

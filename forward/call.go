@@ -193,7 +193,7 @@ func (g *group) await(ctx context.Context, q *server.Query) result {
 	case <-ctx.Done():
 	}
 	if x == nil {
-		return result{err: &unreachable{0, ctx.Err()}}
+		return result{err: &unreachable{last: ctx.Err()}}
 	}
 	x.abandon(gen, c, ctx.Err())
 	return <-c.result

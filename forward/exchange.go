@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime/debug"
+	"slices"
 	"sync"
 	"time"
 
@@ -19,6 +20,8 @@ const (
 	overallMost = 4800 * time.Millisecond
 	// maxAttempts bounds the attempts of one query, second ones over TCP included: 15 upstreams twice are 30.
 	maxAttempts = 32
+	// moreReasons is how many upstreams besides the last one are named where none answered: what clients are told has to fit into a datagram.
+	moreReasons = 2
 )
 
 // exchange is one question on its way to the upstreams of a group and the reply on its way back. It has no goroutine: it is moved on by the one that
@@ -109,7 +112,7 @@ func (x *exchange) open(begun time.Time) {
 	x.asking = true
 	x.deadline = begun.Add(min(max(overall, o.ReadTimeout), overallMost))
 	if !now.Before(x.deadline) { // no upstream could reply in time, and none is to be blamed for it
-		x.decide(nil, &unreachable{0, errSilent})
+		x.decide(nil, &unreachable{last: errSilent})
 		return
 	}
 	x.launch(now)
@@ -249,7 +252,7 @@ func (x *exchange) abandon(gen uint64, c call, err error) {
 	}
 	if x.group.flights.leave(x) {
 		x.mu.Unlock()
-		c.result <- result{err: &unreachable{0, err}}
+		c.result <- result{err: &unreachable{last: err}}
 		return
 	}
 	x.last = err
@@ -261,18 +264,41 @@ func (x *exchange) abandon(gen uint64, c call, err error) {
 func (x *exchange) fallback() {
 	m := x.best
 	if m == nil {
-		x.decide(nil, &unreachable{x.next, x.last})
+		x.decide(nil, &unreachable{x.next, x.last, x.others()})
 		return
 	}
 	x.best = nil
 	x.decide(m, nil)
 }
 
+// because notes why an attempt came to nothing.
+func (x *exchange) because(a *attempt, err error) {
+	a.why = fmt.Errorf("%s over %s: %w", a.up.to, a.over, err)
+	x.last = a.why
+}
+
+// others are why the upstreams that x.last does not speak of have not answered, the latest reason of each.
+func (x *exchange) others() []error {
+	var said []*upstream
+	var out []error
+	for i := x.n - 1; i >= 0 && len(out) < moreReasons; i-- {
+		a := x.atts[i]
+		switch {
+		case a.why == nil || slices.Contains(said, a.up):
+			continue
+		case a.why != x.last:
+			out = append(out, a.why)
+		}
+		said = append(said, a.up)
+	}
+	return out
+}
+
 // silent notes the upstreams that have not replied until the end.
 func (x *exchange) silent() {
 	for _, a := range x.atts[:x.n] {
 		if !a.done {
-			x.last = fmt.Errorf("%s over %s: %w", a.up.to, a.over, errSilent)
+			x.because(a, errSilent)
 			if a.up.repliedSince(a.sent) {
 				continue
 			}
@@ -328,7 +354,7 @@ func (x *exchange) dispatch(a *attempt, round int, now time.Time) bool {
 
 // failed notes that an attempt came to nothing.
 func (x *exchange) failed(a *attempt, err error) {
-	x.last = fmt.Errorf("%s over %s: %w", a.up.to, a.over, err)
+	x.because(a, err)
 	x.stream = false
 	if errors.Is(err, errCrowded) {
 		return // our own bound, not the upstream's fault
@@ -356,7 +382,7 @@ func (x *exchange) settle(a *attempt, now time.Time) bool {
 		x.repeat(a, a.over, true, now)
 		return false
 	case a.fit == bare:
-		x.last = fmt.Errorf("%s over %s: %s without the question", a.up.to, a.over, rcode)
+		x.because(a, fmt.Errorf("%s without the question", rcode))
 		x.goOn(a, now)
 		return false
 	case a.fit == fitsCase && a.over == overUDP:

@@ -140,7 +140,7 @@ func (g *group) known() bool {
 func (g *group) order(x *exchange) error {
 	ups := g.usable()
 	if len(ups) == 0 {
-		return &unreachable{0, g.unusable()}
+		return &unreachable{last: g.unusable()}
 	}
 	n, first := len(ups), 0
 	switch g.opts.Policy {
@@ -159,7 +159,7 @@ func (g *group) order(x *exchange) error {
 		rand.Shuffle(n, func(i, j int) { x.ups[i], x.ups[j] = x.ups[j], x.ups[i] })
 	}
 	if sick && !g.triage(x) {
-		return &unreachable{0, errAllDown}
+		return &unreachable{last: errAllDown}
 	}
 	return nil
 }

@@ -170,6 +170,7 @@ func (f *faults) cleared(u *upstream, p proto) {
 type unreachable struct {
 	attempts int
 	last     error
+	others   []error // of other upstreams
 }
 
 func (e *unreachable) Error() string {
@@ -179,7 +180,11 @@ func (e *unreachable) Error() string {
 	case e.attempts == 0:
 		return e.last.Error()
 	}
-	return fmt.Sprintf("no upstream answered in %d attempts: %v", e.attempts, e.last)
+	s := fmt.Sprintf("no upstream answered in %d attempts: %v", e.attempts, e.last)
+	for _, err := range e.others {
+		s += "; " + err.Error()
+	}
+	return s
 }
 
 func (e *unreachable) Unwrap() error { return e.last }

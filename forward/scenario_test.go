@@ -463,6 +463,38 @@ func TestFirstLeaves(t *testing.T) {
 	})
 }
 
+// TestReasons: clients are told why the upstreams did not answer, three of them at the most, each once.
+func TestReasons(t *testing.T) {
+	t.Parallel()
+	for line, want := range map[string]string{
+		"10.0.0.1":                   "no upstream answered in 3 attempts: 10.0.0.1:53 over udp: recvmsg: connection refused",
+		"10.0.0.1 10.0.0.2":          "no upstream answered in 4 attempts: 10.0.0.2:53 over udp: no reply in time; 10.0.0.1:53 over udp: recvmsg: connection refused",
+		"10.0.0.2 10.0.0.3 10.0.0.1": "no upstream answered in 6 attempts: 10.0.0.2:53 over udp: no reply in time; 10.0.0.1:53 over udp: recvmsg: connection refused; 10.0.0.3:53 over udp: SERVFAIL without the question",
+		"10.0.0.2 10.0.0.3 10.0.0.1 10.0.0.4": "no upstream answered in 8 attempts: 10.0.0.2:53 over udp: no reply in time; " +
+			"10.0.0.4:53 over udp: recvmsg: connection refused; 10.0.0.1:53 over udp: recvmsg: connection refused",
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			n := newNetwork()
+			n.script("10.0.0.1", "udp", "refused")
+			n.script("10.0.0.2", "udp", "silent")
+			n.script("10.0.0.3", "udp", "bare SERVFAIL")
+			n.script("10.0.0.4", "udp", "refused")
+			f := newForward([]Options{parsed(t, "forward . "+line+" {\n policy sequential\n}")}, NewMetrics(nil), quiet(), n.dial)
+			q := servertest.Pack(t, servertest.Query("a.example.org.", dns.TypeA, 1232))
+			r, ok := servertest.Direct(servertest.Block(".", server.Stage{Name: "forward", Handler: f})).Answer(q, servertest.Client, server.UDP)
+			var m dns.Msg
+			if !ok || m.Unpack(r) != nil || m.IsEdns0() == nil || len(m.IsEdns0().Option) != 1 {
+				t.Fatalf("%s: %x", line, r)
+			}
+			if e := m.IsEdns0().Option[0].(*dns.EDNS0_EDE); e.InfoCode != dns.ExtendedErrorCodeNoReachableAuthority || e.ExtraText != want {
+				t.Errorf("%s: %s, want %s", line, e.ExtraText, want)
+			}
+			f.groups[0].sweep(time.Now(), true)
+			time.Sleep(time.Minute) // of the test's time
+		})
+	}
+}
+
 // TestLastLeaves: nobody joins an exchange that the only one who waited for it has given up.
 func TestLastLeaves(t *testing.T) {
 	t.Parallel()
