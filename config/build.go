@@ -66,6 +66,16 @@ type part struct {
 	err     error // what Run gave; good when done is closed
 }
 
+// failed says whether the part has come to its end by a fault: a configuration to come had better try anew.
+func (p *part) failed() bool {
+	select {
+	case <-p.done:
+		return p.err != nil
+	default:
+		return false
+	}
+}
+
 // site is a server block being built.
 type site struct {
 	*generation
@@ -169,15 +179,15 @@ func (s *site) at(err error) error {
 	return s.use.Input.Name.Errorf("%w", err)
 }
 
-// keep gives what the same directive of the same server block made of deeply equal options in the configuration that runs now, or calls
-// make. If it is a server.Runner, Run is called before it is taken into use and ends after it is no longer. Readiness and
+// keep gives what the same directive of the same server block made of deeply equal options in the configuration that runs now, unless its Run has failed, or
+// calls make. If it is a server.Runner, Run is called before it is taken into use and ends after it is no longer. Readiness and
 // AwaitStart are found by their methods too.
 func keep[T any](s *site, options any, make func() (T, error)) (T, error) {
 	k := partKey{s.key, s.use.Directive.Name, s.use.index<<8 | s.made}
 	s.made++
 	p := s.kept[k]
 	if s.prev != nil {
-		if old := s.prev.kept[k]; old != nil && reflect.DeepEqual(old.options, options) {
+		if old := s.prev.kept[k]; old != nil && reflect.DeepEqual(old.options, options) && !old.failed() {
 			p = old
 		}
 	}
