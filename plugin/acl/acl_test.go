@@ -50,6 +50,9 @@ func TestPolicies(t *testing.T) {
 		{"acl {\nblock net 10.0.0.0/8 type * \n}", "10.1.1.1", "a.example.org. A", "REFUSED"},
 		{"acl {\nblock type A net *\n}", "10.1.1.1", "a.example.org. A", "REFUSED"},
 		{"acl {\nblock net ::ffff:192.0.2.7\n}", "192.0.2.7", "a.example.org. A", "REFUSED"},
+		{"acl {\nblock net ::ffff:192.0.2.0/120\n}", "192.0.2.7", "a.example.org. A", "REFUSED"},
+		{"acl {\nblock net ::ffff:192.0.2.0/120\n}", "192.0.3.7", "a.example.org. A", ok},
+		{"acl {\nblock net ::ffff:0:0/96\n}", "192.0.2.7", "a.example.org. A", "REFUSED"},
 		{"acl a.example.org {\nblock net 192.168.1.0/24\n}", "192.168.1.7", "A.example.org. A", "REFUSED"},
 		{"acl b.example.org {\nblock net 192.168.1.0/24\n}", "192.168.1.7", "a.example.org. A", ok},
 	} {
