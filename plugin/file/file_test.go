@@ -202,6 +202,29 @@ func TestSigned(t *testing.T) {
 	}
 }
 
+// TestServersLeftOut has an answer that fits a datagram, and the zone's servers that do not fit behind it: nothing that was asked for is missing, so TC is not set
+// (RFC 2181 9).
+func TestServersLeftOut(t *testing.T) {
+	t.Parallel()
+	name := filepath.Join(t.TempDir(), "db")
+	write(t, name, "$TTL 5\n@ SOA ns h 1 2 3 4 5\n@ NS ns\n$GENERATE 1-29 big A 192.0.2.$\n$GENERATE 1-30 more A 192.0.2.$\n")
+	d := servertest.Direct(servertest.Block(".", plugintest.Stage(loaded(t, options(t, "file "+name, "example.org.")))))
+	for _, c := range []struct {
+		name               string
+		truncated          bool
+		answers, authority int
+	}{{"big.example.org.", false, 29, 0}, {"more.example.org.", true, 29, 0}, {"ns.example.org.", false, 0, 1}} {
+		b, _ := d.Answer(servertest.Pack(t, servertest.Query(c.name, dns.TypeA, 0)), servertest.Client, server.UDP)
+		var r dns.Msg
+		if err := r.Unpack(b); err != nil {
+			t.Fatal(err)
+		}
+		if r.Truncated != c.truncated || len(r.Answer) != c.answers || len(r.Ns) != c.authority {
+			t.Errorf("%s: TC %v, %d answers, %d in authority", c.name, r.Truncated, len(r.Answer), len(r.Ns))
+		}
+	}
+}
+
 func TestSeveral(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

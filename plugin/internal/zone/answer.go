@@ -104,11 +104,17 @@ func (a *answer) wants(s *set) bool {
 	return len(s.data) > 0 && (s.typ == a.q.Type || a.q.Type == wire.TypeANY && s.typ != wire.TypeNSEC)
 }
 
-// servers names the zone's servers along with a positive answer, unless that is what it consists of.
+// servers names the zone's servers along with a positive answer, unless that is what it consists of, or they do not fit: nobody asked for them, so they are
+// no reason to say that the reply is truncated (RFC 2181 9).
 func (a *answer) servers(n *node) {
 	apex := a.z.nodes[a.z.origin.Name()]
-	if ns := apex.find(wire.TypeNS); ns != nil && !(n == apex && a.q.Type == wire.TypeNS) {
-		a.put(server.Authority, []byte(a.z.origin.Name()), ns, ns.ttl)
+	ns := apex.find(wire.TypeNS)
+	if ns == nil || n == apex && a.q.Type == wire.TypeNS || a.r.Truncated() {
+		return
+	}
+	before := a.r.Mark()
+	if a.put(server.Authority, []byte(a.z.origin.Name()), ns, ns.ttl); a.r.Truncated() {
+		a.r.Rewind(before)
 	}
 }
 
