@@ -72,8 +72,9 @@ type spaceRef struct{ *space }
 
 // space is a namespace that exists, or one that objects name.
 type space struct {
-	exists atomic.Bool
-	gen    uint32
+	exists  atomic.Bool
+	gen     uint32
+	entries int // of Services in it; the writers'
 }
 
 // podData is what the index keeps of a Pod. It is immutable but for gen and id.
@@ -273,13 +274,25 @@ func (x *Index) putNamespace(n *Namespace) {
 }
 
 func (x *Index) dropNamespace(label string) {
-	if s := x.known[label]; s != nil && s.exists.Swap(false) {
+	s := x.known[label]
+	if s == nil {
+		return
+	}
+	if s.exists.Swap(false) {
 		x.spaces.delete(label)
 		x.changed()
 	}
+	x.leave(label, s)
 }
 
-// space is the namespace of a label, which need not exist yet. The few bytes of one that was deleted stay: entries may point to it.
+// leave forgets a namespace that does not exist and that no entry points to: some clusters make thousands a day, each with a name of its own.
+func (x *Index) leave(label string, s *space) {
+	if s.entries == 0 && !s.exists.Load() {
+		delete(x.known, label)
+	}
+}
+
+// space is the namespace of a label, which need not exist yet.
 func (x *Index) space(label string) *space {
 	s := x.known[label]
 	if s == nil {

@@ -29,10 +29,15 @@ func (x *Index) flush() {
 func (x *Index) swap(c *cell, old, n *entry) {
 	x.before, x.after = old.addrs(x.before[:0]), n.addrs(x.after[:0])
 	if n != nil {
+		n.space.entries++
 		c.entry.Store(x.services.put(c.key, *n))
 	} else {
 		x.services.delete(c.key)
 		c.entry.Store(nil)
+	}
+	if old != nil {
+		old.space.entries--
+		x.leave(c.namespace(), old.space)
 	}
 	b := x.before
 	for i := range x.after {
@@ -84,13 +89,15 @@ func (e *entry) equal(o *entry) bool {
 	return e.svc == o.svc && e.total == o.total && (e.eps == nil) == (o.eps == nil) && (e.eps == nil || e.eps.equal(o.eps))
 }
 
+// namespace is the label of the namespace.
+func (c *cell) namespace() string { return c.key[int(c.key[0])+1:] }
+
 // merge makes the entry of a cell, or nil if there is no Service.
 func (x *Index) merge(c *cell) *entry {
 	if c.svc == nil {
 		return nil
 	}
-	ns := c.key[int(c.key[0])+1:]
-	e := &entry{key: c.key, svc: c.svc, space: x.space(ns)}
+	e := &entry{key: c.key, svc: c.svc, space: x.space(c.namespace())}
 	for _, s := range c.slices {
 		e.total += s.eps.len()
 	}
