@@ -24,7 +24,7 @@ const (
 	writeTimeout = 2 * time.Second
 	// maxRedials is how often a question may move to a new connection. One that closes every time is no connection.
 	maxRedials = 3
-	// stalled is how long nothing may come by a connection with a question in flight, once that question was given up, before the
+	// stalled is how long nothing may come by a connection that questions were sent by, once one of them was given up, before the
 	// connection is taken for dead: a peer that vanished does not close it.
 	stalled = time.Second
 	// readAhead is what one read of a connection may bring: replies that came together cost one system call.
@@ -52,7 +52,7 @@ type stream struct {
 
 	opened  time.Time
 	used    time.Time // when the last question was sent
-	heard   time.Time // when the last reply came; zero if none has
+	asked   time.Time // when the first question was sent since the last reply; zero if none was
 	retired bool
 	closing bool
 }
@@ -77,6 +77,9 @@ func (t *streams) put(a *attempt, now time.Time) error {
 	}
 	a.id, a.stream = id, s
 	s.used = now
+	if s.asked.IsZero() {
+		s.asked = now
+	}
 	n := len(s.out)
 	s.out = append(s.out, 0, 0)
 	if a.over == overTLS && !a.plain {
@@ -170,7 +173,7 @@ func (t *streams) giveUp(a *attempt) bool {
 	if s == nil || !s.flight.remove(a) {
 		return false
 	}
-	if s.conn != nil && s.heard.Before(a.sent) && time.Since(a.sent) >= stalled {
+	if s.conn != nil && !s.asked.IsZero() && time.Since(s.asked) >= stalled {
 		s.retired = true
 	}
 	if s.retired {
@@ -210,6 +213,9 @@ func (s *stream) connect() error {
 	s.set.mu.Lock()
 	defer s.set.mu.Unlock()
 	s.conn = conn
+	if !s.asked.IsZero() {
+		s.asked = time.Now() // what has gathered leaves now
+	}
 	if s.retired && s.flight.n == 0 { // whoever wanted it has given up
 		s.hangUp()
 	}
@@ -299,7 +305,7 @@ func (s *stream) find(b []byte) (*attempt, fit) {
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	s.heard = time.Now()
+	s.asked = time.Time{}
 	sl := s.flight.find(binary.BigEndian.Uint16(b))
 	if sl == nil {
 		t.up.metrics.ignored[wrongID].Inc()
