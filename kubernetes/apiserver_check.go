@@ -62,12 +62,13 @@ func (f *feed) check(ctx context.Context, all *verdicts) {
 	}
 }
 
-// confirm says whether the API server's version is behind the known one. If it is not, what we have is right as of now.
+// confirm says whether the API server's version is behind the known one. If it is not, and nothing is missing of which a list will tell, what we have is right
+// as of now.
 func (f *feed) confirm(known, now string) (back bool) {
 	if versionBehind(now, known) {
 		return true
 	}
-	if f.watching.Load() {
+	if f.watching.Load() && !f.listing.Load() {
 		f.confirmed.Store(time.Now().UnixNano())
 	}
 	return false

@@ -55,6 +55,7 @@ type feed struct {
 	confirmed atomic.Int64           // when it was last known that the sink is right, in Unix nanoseconds
 	version   atomic.Pointer[string] // resource version that the sink shows, or nil
 	watching  atomic.Bool            // a watch is open
+	listing   atomic.Bool            // it begins with a list, which is not whole yet
 	opened    atomic.Bool            // a watch was opened before
 
 	mu      sync.Mutex
@@ -181,6 +182,7 @@ func (f *feed) watch(ctx context.Context, o metav1.ListOptions) (watch.Interface
 	f.mu.Lock()
 	f.current = t
 	f.mu.Unlock()
+	f.listing.Store(o.SendInitialEvents != nil)
 	f.watching.Store(true)
 	if o.SendInitialEvents == nil {
 		f.session.status.ok(f)

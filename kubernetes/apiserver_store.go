@@ -88,6 +88,7 @@ func (s *store) Replace(list []any, version string) error {
 	s.sink.Replace(s.feed.kind, values(all))
 	s.triggers.replace(all)
 	s.UpdateResourceVersion(version)
+	s.feed.listing.Store(false)
 	s.feed.synced.Store(true)
 	s.feed.session.status.ok(s.feed)
 	notify(s.feed.session.relisted)

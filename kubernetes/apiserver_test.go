@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -527,6 +528,54 @@ func plain(t *testing.T, s *kubetest.Server) string {
 	wg.Go(func() { _ = h.Serve(ln) })
 	t.Cleanup(func() { _ = h.Close(); s.EndWatches(); wg.Wait() })
 	return ln.Addr().String()
+}
+
+// While the API server takes its time over a list that is streamed, what we have is as old as the watch before, however quickly it answers checks.
+func TestAPIServerListIsNotCurrentBeforeItsEnd(t *testing.T) {
+	t.Parallel()
+	s := kubetest.Start(t, small()...)
+	var slow atomic.Bool
+	var waiting atomic.Int32
+	h := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		r.Header.Set("Authorization", "Bearer "+kubetest.Token)
+		q := r.URL.Query()
+		switch {
+		case !slow.Load() || q.Get("watch") == "":
+			s.ServeHTTP(w, r)
+		case q.Get("sendInitialEvents") == "":
+			http.Error(w, "busy", http.StatusServiceUnavailable)
+		default:
+			w.Header().Set("Content-Type", "application/vnd.kubernetes.protobuf;stream=watch")
+			w.WriteHeader(http.StatusOK)
+			w.(http.Flusher).Flush()
+			waiting.Add(1)
+			<-r.Context().Done()
+		}
+	}))
+	t.Cleanup(h.Close)
+	o := defaults("")
+	o.Endpoint = h.URL
+	r := runSource(t, o, quick())
+	r.wait(t, "the line that says so", r.said("the cluster is read"))
+	slow.Store(true)
+	s.EndWatches()
+	poll(t, "the lists to begin", func() bool { return int(waiting.Load()) >= len(usual) })
+	poll(t, "the data to be of age", func() bool { return ageOf(t, r.metrics) > 1 })
+}
+
+// ageOf is the age of the data that the metric shows, in seconds.
+func ageOf(t *testing.T, reg *prometheus.Registry) float64 {
+	t.Helper()
+	all, err := reg.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range all {
+		if m.GetName() == "clusterdns_kubernetes_data_age_seconds" {
+			return m.GetMetric()[0].GetGauge().GetValue()
+		}
+	}
+	return 0
 }
 
 // A control plane that was put back to a backup never says so: its versions begin again lower, and the watch waits for higher ones.
