@@ -95,7 +95,7 @@ type asked struct {
 }
 
 func (a *asked) answer() server.Verdict {
-	if addr, ok := zones.Address(&a.q.Name); ok && a.q.Type == wire.TypePTR {
+	if addr, ok := zones.Address(&a.q.Name); ok {
 		return a.reverse(addr)
 	}
 	switch {
@@ -203,8 +203,8 @@ func contains(all []netip.Addr, addr netip.Addr) bool {
 // reverse answers for the reverse name of an external address.
 func (a *asked) reverse(addr netip.Addr) server.Verdict {
 	names := a.cluster.ExternalServicesAt(addr)
-	if len(names) == 0 {
-		return a.nothing(false)
+	if len(names) == 0 || a.q.Type != wire.TypePTR {
+		return a.nothing(len(names) > 0) // NXDOMAIN for another type would deny the PTR record as well (RFC 2308 5)
 	}
 	zone := a.zone
 	a.zone = a.o.Primary

@@ -107,6 +107,8 @@ func TestAnswers(t *testing.T) {
 		{plain, "internal.default.example.org. A", none},
 		{plain, "db.default.example.org. A", none},
 		{plain, "1.2.0.192.in-addr.arpa. PTR", "NOERROR\n1.2.0.192.in-addr.arpa. 5 IN PTR web.default.example.org."},
+		{plain, "1.2.0.192.in-addr.arpa. A", "NOERROR\nns 2.0.192.in-addr.arpa. 5 IN SOA ns1.dns.2.0.192.in-addr.arpa. hostmaster.2.0.192.in-addr.arpa. 7 14400 3600 604800 5"},
+		{plain, "5.2.0.192.in-addr.arpa. A", "NXDOMAIN\nns 2.0.192.in-addr.arpa. 5 IN SOA ns1.dns.2.0.192.in-addr.arpa. hostmaster.2.0.192.in-addr.arpa. 7 14400 3600 604800 5"},
 		{plain, "5.2.0.192.in-addr.arpa. PTR", "NXDOMAIN\nns 2.0.192.in-addr.arpa. 5 IN SOA ns1.dns.2.0.192.in-addr.arpa. hostmaster.2.0.192.in-addr.arpa. 7 14400 3600 604800 5"},
 		{headless, "db.default.example.org. A", "NOERROR\ndb.default.example.org. 5 IN A 10.0.0.1\ndb.default.example.org. 5 IN A 10.0.0.2"},
 		{headless, "db-1.db.default.example.org. A", "NOERROR\ndb-1.db.default.example.org. 5 IN A 10.0.0.2"},
