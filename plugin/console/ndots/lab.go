@@ -113,7 +113,7 @@ func (l *Lab) attempt(ctx context.Context, q *Query) bool {
 	if reply == nil {
 		return false
 	}
-	q.RCode, q.outcome = dns.RcodeToString[reply.Rcode], outcome(reply)
+	q.RCode, q.outcome = dns.RcodeToString[reply.Rcode], outcome(reply, dns.StringToType[q.Type])
 	return true
 }
 
@@ -146,14 +146,14 @@ func (l *Lab) exchange(ctx context.Context, q *Query) (reply *dns.Msg, size int)
 	return nil, size
 }
 
-func outcome(m *dns.Msg) Outcome {
+// outcome is what a reply to a question of type asked says.
+func outcome(m *dns.Msg, asked uint16) Outcome {
 	switch {
 	case m.Rcode == dns.RcodeNameError:
 		return NXDomain
 	case m.Rcode != dns.RcodeSuccess:
 		return Failed
 	}
-	asked := m.Question[0].Qtype
 	if slices.ContainsFunc(m.Answer, func(rr dns.RR) bool { return rr.Header().Rrtype == asked }) {
 		return Found
 	}

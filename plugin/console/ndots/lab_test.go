@@ -110,3 +110,22 @@ func TestLookup(t *testing.T) {
 		}
 	}
 }
+
+// TestNoQuestion asks a server whose replies have no question section.
+func TestNoQuestion(t *testing.T) {
+	t.Parallel()
+	addr := servertest.Upstream(t, func(w dns.ResponseWriter, q *dns.Msg) {
+		m := new(dns.Msg)
+		m.SetReply(q)
+		m.Question, m.Authoritative = nil, true
+		_ = w.WriteMsg(m)
+	})
+	rules, err := ndots.ResolverNamed("glibc")
+	if err != nil {
+		t.Fatal(err)
+	}
+	lab := ndots.Lab{Server: addr, Rules: rules, NDots: 1}
+	if got := lab.Lookup(t.Context(), "x."); got.Outcome != ndots.NoData {
+		t.Errorf("%+v", got)
+	}
+}
