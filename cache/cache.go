@@ -10,6 +10,7 @@ package cache
 import (
 	"bytes"
 	"context"
+	"errors"
 	"math"
 	"slices"
 	"strings"
@@ -280,7 +281,7 @@ func (c *Cache) Finish(r *server.Reply, q *server.Query, state uint64) {
 	msg := r.Spliced()
 	if msg == nil {
 		// A failure of the server itself, such as too many queries waiting, says nothing about the name.
-		if r.RCode() == wire.RCodeServFail && r.By() != "" {
+		if r.RCode() == wire.RCodeServFail && r.By() != "" && !errors.Is(r.Cause(), server.ErrOverload) {
 			c.keepFailure(q, &k, wire.FlagQR|wire.FlagRD|wire.Flags(wire.RCodeServFail), r.EDE())
 		}
 		return

@@ -502,6 +502,28 @@ func TestOverloadIsNoFailure(t *testing.T) {
 	}
 }
 
+// TestCrowdedIsNoFailure: nor does what forward has no room for.
+func TestCrowdedIsNoFailure(t *testing.T) {
+	t.Parallel()
+	room := false
+	forward := handlerFunc(func(r *server.Reply, q *server.Query) server.Verdict {
+		if room {
+			return answer{1}.Answer(r, q)
+		}
+		r.SetCause(fmt.Errorf("10.0.0.1:53 over udp: %w", server.ErrOverload))
+		return r.Fail(nil)
+	})
+	c := cache.New(parse(t, "cache"), cache.NewMetrics(nil))
+	d := servertest.Direct(servertest.Block(".", server.Stage{Name: "cache", Handler: c}, server.Stage{Name: "forward", Handler: forward}))
+	m := servertest.Pack(t, servertest.Query("www.example.org.", dns.TypeA, 1232))
+	for _, rcode := range []byte{dns.RcodeServerFailure, dns.RcodeSuccess} {
+		if b, ok := d.Answer(m, servertest.Client, server.UDP); !ok || b[3]&0xF != rcode {
+			t.Errorf("room %v: got %x", room, b)
+		}
+		room = true
+	}
+}
+
 // waiting answers after a wait.
 type waiting struct{}
 

@@ -406,6 +406,12 @@ func TestMoreThanFits(t *testing.T) {
 		if u.ailing.Load() {
 			t.Error("the upstream is held to be in trouble")
 		}
+		block, cause := servertest.Block(".", server.Stage{Name: "forward", Handler: f}), new(causes)
+		block.Observers = append(block.Observers, cause)
+		servertest.Direct(block).Answer(servertest.Pack(t, servertest.Query("a.example.org.", dns.TypeA, 0)), servertest.Client, server.UDP)
+		if !errors.Is(cause.last, server.ErrOverload) {
+			t.Errorf("one more fails with %v", cause.last)
+		}
 		end := func(x *exchange) {
 			x.decide(nil, errClosed)
 			x.land(nil)
@@ -422,6 +428,11 @@ func TestMoreThanFits(t *testing.T) {
 		synctest.Wait()
 	})
 }
+
+// causes observes why queries fail.
+type causes struct{ last error }
+
+func (c *causes) Observe(r *server.Reply, _ *server.Query) { c.last = r.Cause() }
 
 // TestFirstLeaves: who shares a question goes on waiting for the reply when the one that it was first asked for has waited long enough.
 func TestFirstLeaves(t *testing.T) {

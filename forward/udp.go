@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"net"
 	"sync"
@@ -28,7 +29,7 @@ const (
 )
 
 var (
-	errCrowded = errors.New("too many questions in flight")
+	errCrowded = fmt.Errorf("%w: too many questions in flight", server.ErrOverload)
 	errClosed  = errors.New("connection closed")
 )
 

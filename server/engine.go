@@ -21,6 +21,10 @@ var (
 	errParked    = errors.New("too many queries are waiting for upstream servers")
 )
 
+// ErrOverload is in the cause (Reply.SetCause) of a failure that comes of a limit of this server's own. It says nothing of the name, so nobody
+// remembers it.
+var ErrOverload = errors.New("overload")
+
 // The info codes of RFC 8914 4 that are used in more than one place.
 const (
 	EDEOther             uint16 = 0
