@@ -49,6 +49,11 @@ type Question struct {
 	AD    bool // wants to know if the data is authenticated, without DO (RFC 6840 5.7)
 }
 
+// OnBehalf is a question on behalf of q's client: of its class, and with the flags that it asked with.
+func (q *Query) OnBehalf(name []byte, t wire.Type) Question {
+	return Question{Name: name, Type: t, Class: q.Class, RD: q.RD(), DO: q.EDNS.DO, CD: q.CD(), AD: q.Flags&wire.FlagAD != 0}
+}
+
 // Packed is the reply to a question of a handler's own: a whole message without OPT, and the Extended DNS Errors that came with it.
 type Packed struct {
 	Msg    []byte

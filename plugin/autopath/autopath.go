@@ -143,7 +143,7 @@ func (h *AutoPath) AwaitAnswer(ctx context.Context, r *server.Reply, q *server.Q
 }
 
 func (h *AutoPath) ask(ctx context.Context, q *server.Query, name []byte, t wire.Type) *server.Packed {
-	return q.Rest().Exchange(ctx, server.Question{Name: name, Type: t, Class: q.Class, RD: q.RD(), DO: q.EDNS.DO, CD: q.CD()})
+	return q.Rest().Exchange(ctx, q.OnBehalf(name, t))
 }
 
 // otherFamily asks for the addresses of the other family of a name that is said not to exist: there are servers that say so of names that

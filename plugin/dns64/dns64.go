@@ -141,7 +141,7 @@ func (h *DNS64) write(r *server.Reply, rrs []server.Record, limit uint32) {
 }
 
 func (h *DNS64) ask(ctx context.Context, q *server.Query, t wire.Type) *server.Packed {
-	return q.Rest().Exchange(ctx, server.Question{Name: q.Name.Bytes(), Type: t, Class: q.Class, RD: q.RD(), DO: q.EDNS.DO, CD: q.CD()})
+	return q.Rest().Exchange(ctx, q.OnBehalf(q.Name.Bytes(), t))
 }
 
 // splice passes a reply on as it is.

@@ -198,7 +198,7 @@ func parsed(s string) []byte {
 
 // retarget asks the handlers behind and, where a CNAME of the answer leads to what a rule is for, once more for the new target.
 func retarget(ctx context.Context, r *server.Reply, q *server.Query, rules []*rule) server.Verdict {
-	ask := server.Question{Name: q.Name.Bytes(), Type: q.Type, Class: q.Class, RD: q.RD(), DO: q.EDNS.DO, CD: q.CD()}
+	ask := q.OnBehalf(q.Name.Bytes(), q.Type)
 	first := q.Rest().Exchange(ctx, ask)
 	note(r, first)
 	rrs, err := server.Records(first.Msg)
