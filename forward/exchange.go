@@ -317,8 +317,22 @@ func (x *exchange) overdue(now time.Time) {
 			a.up.trouble()
 		}
 	}
+	if x.best != nil && x.partial && x.next >= x.nups && x.blocked() {
+		x.fallback()
+		return
+	}
 	x.stream = false // a client that came over TCP takes an answer that came by UDP
 	x.launch(now)
+}
+
+// blocked says whether all that is under way is by TCP, to upstreams that it did not come through to the last time.
+func (x *exchange) blocked() bool {
+	for _, a := range x.atts[:x.n] {
+		if !a.done && !(a.over == overTCP && a.up.faults.has(overTCP)) {
+			return false
+		}
+	}
+	return true
 }
 
 // launch begins the next attempt that can be sent, if there is one left.

@@ -148,6 +148,13 @@ func (f *faults) failed(u *upstream, p proto, cause error) {
 	u.log.Warn("upstream fails", "proto", p.String(), "cause", cause)
 }
 
+// has says whether a protocol fails.
+func (f *faults) has(p proto) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.state[p].bad
+}
+
 // cleared notes a reply.
 func (f *faults) cleared(u *upstream, p proto) {
 	if !f.any.Load() {
