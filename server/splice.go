@@ -144,10 +144,14 @@ func (r *Reply) copyRR(s Section, msg []byte, rr wire.RR, asked []byte, ttl uint
 	}
 	r.fixed(rr.Type, rr.Class, ttl)
 	if rr.Type == wire.TypeCNAME {
-		if owner, _, err = wire.AppendName(name[:0], msg, rr.Data); err != nil {
+		target, end, err := wire.AppendName(name[:0], msg, rr.Data)
+		if err != nil {
 			return false, err
 		}
-		r.PutName(owner)
+		if end > rr.End {
+			return false, wire.ErrShort
+		}
+		r.PutName(target)
 	} else if r.buf, err = wire.AppendRData(r.buf, msg, rr); err != nil {
 		return false, err
 	}

@@ -130,6 +130,23 @@ func TestSpliceTooLong(t *testing.T) {
 	}
 }
 
+// TestSpliceCutShort splices in records whose RDATA is a byte shorter than the name in it, where they are taken apart: they are malformed.
+func TestSpliceCutShort(t *testing.T) {
+	t.Parallel()
+	q := servertest.Query("www.example.org.", dns.TypeA, 0)
+	for _, rr := range []string{"www.example.org. 100 IN CNAME web.example.net.", "www.example.org. 100 IN NS web.example.net."} {
+		for cut, want := range []int{dns.RcodeSuccess, dns.RcodeServerFailure} {
+			msg := upstreamReply(t, q, []string{rr}, nil, nil)
+			msg[len(msg)-len("\x03web\x07example\x03net\x00")-1] -= byte(cut)
+			b := servertest.Block(".", stage(cnames(map[string]string{"alias.": "www.example.org."})), stage(splices(msg, server.Splice{})))
+			reply, _ := servertest.Direct(b).Answer(servertest.Pack(t, servertest.Query("alias.", dns.TypeA, 0)), servertest.Client, server.UDP)
+			if rc := wire.Flags(reply[3]).RCode(); rc != wire.RCode(want) {
+				t.Errorf("%s, %d bytes short: %s", rr, cut, rc)
+			}
+		}
+	}
+}
+
 func TestSpliceNoAllocs(t *testing.T) {
 	q := servertest.Query("www.example.org.", dns.TypeA, 1232)
 	msg := upstreamReply(t, q, []string{"www.example.org. 100 IN A 192.0.2.1", "www.example.org. 100 IN A 192.0.2.2"}, nil, nil)
