@@ -31,6 +31,8 @@ const (
 	maxHeader = 16 << 10
 	// maxConns bounds the connections of one address, so that whoever opens them by the thousand takes no file descriptors from DNS.
 	maxConns = 256
+	// acceptPause is how long an address waits after an error, such as that of a process that is out of file descriptors.
+	acceptPause = 5 * time.Millisecond
 	// closePatience is how long answers under way may take once their address is not served any more.
 	closePatience = 5 * time.Second
 )
@@ -237,13 +239,17 @@ func (ep *endpoint) stop(ctx context.Context) {
 // listener is an endpoint as http.Server takes its connections from it.
 type listener endpoint
 
-// Accept gives the next connection, in TLS if the address has it now. Connections over the limit are closed at once: waiting would
-// only queue them, and the probes behind them.
+// Accept gives the next connection, in TLS if the address has it now. It fails only once the address is closed. Connections over the limit are closed at
+// once: waiting would only queue them, and the probes behind them.
 func (l *listener) Accept() (net.Conn, error) {
 	for {
 		c, err := l.ln.Accept()
-		if err != nil {
+		if errors.Is(err, net.ErrClosed) {
 			return nil, err
+		}
+		if err != nil { // of one connection, or one that passes (accept(2)): http.Server would end with many of them
+			time.Sleep(acceptPause)
+			continue
 		}
 		if l.conns.Add(1) > maxConns {
 			l.conns.Add(-1)

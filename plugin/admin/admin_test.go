@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -212,6 +213,42 @@ func TestShutdown(t *testing.T) {
 		t.Error("can be used after it was shut down")
 	}
 	s.Shutdown(t.Context())
+}
+
+// moody is a listener that fails before it gives connections.
+type moody struct {
+	net.Listener
+	errs []error
+}
+
+func (m *moody) Accept() (net.Conn, error) {
+	if len(m.errs) == 0 {
+		return m.Listener.Accept()
+	}
+	err := m.errs[0]
+	m.errs = m.errs[1:]
+	return nil, os.NewSyscallError("accept4", err)
+}
+
+// TestAcceptErrors has Accept fail as accept(2) says that it may: probes are answered all the same. It ends with the listener.
+func TestAcceptErrors(t *testing.T) {
+	t.Parallel()
+	ln, err := net.Listen("tcp", anyPort)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ep := &endpoint{ln: &moody{ln, []error{syscall.EMFILE, syscall.ENOBUFS, syscall.ENOMEM, syscall.EPERM}}, done: make(chan struct{})}
+	sites, _, err := build([]Route{says(anyPort, "/a", "yes")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ep.site.Store(sites[anyPort])
+	ep.http = &http.Server{Handler: ep}
+	go ep.serve()
+	if got := get(t, &http.Client{Timeout: patience}, ln.Addr().String(), "/a"); got != "200 yes" {
+		t.Errorf("answered %q", got)
+	}
+	ep.stop(t.Context())
 }
 
 func TestParseAddress(t *testing.T) {
