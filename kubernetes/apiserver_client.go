@@ -22,6 +22,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/client-go/util/connrotation"
+	"k8s.io/client-go/util/flowcontrol"
 )
 
 const (
@@ -133,6 +134,7 @@ func restConfig(o *Options) (cfg *rest.Config, from string, err error) {
 	if o.Burst > 0 {
 		cfg.Burst = o.Burst
 	}
+	cfg.RateLimiter = flowcontrol.NewTokenBucketRateLimiter(cfg.QPS, cfg.Burst) // one for all groups: each client would make its own
 	return cfg, from, nil
 }
 

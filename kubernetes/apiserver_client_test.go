@@ -48,3 +48,27 @@ func TestAPIServerClosesItsConnections(t *testing.T) {
 	}
 	poll(t, "the connections to be closed", func() bool { return open.Load() == 0 })
 }
+
+// TestAPIServerBoundsAllRequests: apiserver_qps is for all requests, of whichever API group.
+func TestAPIServerBoundsAllRequests(t *testing.T) {
+	t.Parallel()
+	s := kubetest.Start(t)
+	o := defaults(s.Kubeconfig("", kubetest.Token))
+	o.QPS, o.Burst = 0.001, 2
+	c, err := connect(&o, quick())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.close()
+	free := 0
+	for range 3 {
+		for k := range numKinds {
+			if newFeed(k, &o, c, nil, nil, nil).client.GetRateLimiter().TryAccept() {
+				free++
+			}
+		}
+	}
+	if free != o.Burst {
+		t.Errorf("%d requests at one moment, want %d", free, o.Burst)
+	}
+}
