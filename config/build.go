@@ -369,8 +369,9 @@ func (s *site) serverBlock(z Zone, listener string) *server.Block {
 	return b
 }
 
-// start runs the parts that do not run yet. ctx is the process's.
+// start runs the parts that do not run yet. ctx is the process's. What waits for a part must not hold on to the generation: a part may live through many.
 func (g *generation) start(ctx context.Context) {
+	shared := g.shared
 	for k, p := range g.kept {
 		r, ok := p.value.(server.Runner)
 		if !ok || p.cancel != nil {
@@ -386,7 +387,7 @@ func (g *generation) start(ctx context.Context) {
 				p.err = p.placed(k.name, err)
 			}
 			if p.err != nil && !awaited {
-				g.log(k.name, p.err)
+				shared.fault(k.name, p.err)
 			}
 		}()
 	}
@@ -401,15 +402,17 @@ func (p *part) placed(name string, err error) error {
 	return errors.Join(out...)
 }
 
-func (g *generation) log(name string, err error) {
+// fault logs what is wrong with a directive's part.
+func (s *Shared) fault(name string, err error) {
 	for _, e := range Errors(err) {
-		g.shared.Logger(name).Error(e.Error())
+		s.Logger(name).Error(e.Error())
 	}
 }
 
 // await waits for the parts that can answer only after a while. An error is that of a part which cannot work; it is the caller's to tell,
 // and those that come later are logged.
 func (g *generation) await(ctx context.Context) error {
+	shared := g.shared
 	for _, p := range g.waits {
 		wctx, cancel := context.WithCancel(ctx)
 		if p.done != nil {
@@ -432,7 +435,7 @@ func (g *generation) await(ctx context.Context) error {
 			if p.done != nil {
 				go func() {
 					<-p.done
-					g.log(p.at.Text, p.err)
+					shared.fault(p.at.Text, p.err)
 				}()
 			}
 		}
