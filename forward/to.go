@@ -64,7 +64,7 @@ func parseTo(text string, path func(string) string) (To, error) {
 	return to, to.word(rest, path)
 }
 
-// named reads IP%NAME and IP%NAME:PORT behind tls://.
+// named reads IP%NAME and IP%NAME:PORT behind tls://, where a host name may stand for the IP.
 func (to *To) named(s string) error {
 	ip, name, _ := strings.Cut(s, "%")
 	port := to.Port
@@ -79,11 +79,18 @@ func (to *To) named(s string) error {
 		}
 		name, port = name[:i], uint16(n)
 	}
+	to.ServerName = name
 	addr, err := netip.ParseAddr(ip)
-	if err != nil || name == "" {
-		return fmt.Errorf("upstream %q: a server name goes behind an IP address, like tls://9.9.9.9%%dns.quad9.net", to.Text)
+	if err != nil && name != "" {
+		if host, ok := hostName(ip); ok {
+			to.Host, to.Port = host, port
+			return nil
+		}
 	}
-	to.Addr, to.ServerName = netip.AddrPortFrom(addr.Unmap(), port), name
+	if err != nil || name == "" {
+		return fmt.Errorf("upstream %q: a server name goes behind an IP address or a host name, like tls://9.9.9.9%%dns.quad9.net", to.Text)
+	}
+	to.Addr = netip.AddrPortFrom(addr.Unmap(), port)
 	return checkAddr(to.Addr, to.Text)
 }
 
@@ -105,12 +112,21 @@ func (to *To) word(s string, path func(string) string) error {
 	if strings.Trim(host, ".0123456789") == "" {
 		return fmt.Errorf("upstream %q is not an IP address", to.Text)
 	}
-	c, err := wire.ParseCanonical(host)
-	if err != nil || strings.ContainsAny(host, "[]%_ {}") {
+	name, ok := hostName(host)
+	if !ok {
 		return fmt.Errorf("upstream %q is neither an address, a file nor a host name", to.Text)
 	}
-	to.Host = c.String()
+	to.Host = name
 	return nil
+}
+
+// hostName is s fully qualified, if it is a host name.
+func hostName(s string) (string, bool) {
+	c, err := wire.ParseCanonical(s)
+	if err != nil || strings.ContainsAny(s, "[]%/_ {}") || strings.Trim(s, ".0123456789") == "" {
+		return "", false
+	}
+	return c.String(), true
 }
 
 // addrPort reads IP, IP:PORT, [IP] and [IP]:PORT.
