@@ -64,7 +64,7 @@ func parseCheckFlags(env environment, args []string) (*checkFlags, error) {
 	case f.format != "text" && f.format != "json":
 		return nil, fmt.Errorf("-format is text or json, not %q", f.format)
 	}
-	return f, nil
+	return f, checkPort(f.port)
 }
 
 // finding is an error or a warning with its place.

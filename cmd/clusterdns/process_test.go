@@ -578,6 +578,7 @@ func TestCheck(t *testing.T) {
 		{"as JSON", warned, []string{"-format", "json"}, 0, []string{`"line": 2,`, `"column": 5,`, `"severity": "warning"`}},
 		{"as JSON, in effect", clean, []string{"-format", "json", "-v"}, 0, []string{`"findings": []`, `"directive": "whoami"`}},
 		{"no such format", clean, []string{"-format", "xml"}, 1, []string{"-format is text or json"}},
+		{"no such port", clean, []string{"-dns.port", "99999"}, 1, []string{"-dns.port 99999 is not a port"}},
 		{"an argument", clean, []string{"Corefile", "-v"}, 0, []string{"Corefile: no errors, no warnings\n", "whoami  (Corefile:3)"}},
 		{"two arguments", clean, []string{"Corefile", "other"}, 1, []string{`unexpected argument "other"`}},
 		{"an argument and -conf", clean, []string{"-conf", "Corefile", "other"}, 1, []string{`unexpected argument "other"`}},

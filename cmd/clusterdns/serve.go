@@ -57,10 +57,15 @@ func parseFlags(env environment, args []string) (*flags, error) {
 	case set.NArg() > 0:
 		return nil, fmt.Errorf("unexpected argument %q: a Corefile is named with -conf FILE", set.Arg(0))
 	}
-	if n, err := strconv.Atoi(f.port); err != nil || n < 0 || n > 65535 {
-		return nil, fmt.Errorf("-dns.port %s is not a port", f.port)
+	return f, checkPort(f.port)
+}
+
+// checkPort judges the flag -dns.port.
+func checkPort(port string) error {
+	if n, err := strconv.Atoi(port); err != nil || n < 0 || n > 65535 {
+		return fmt.Errorf("-dns.port %s is not a port", port)
 	}
-	return f, nil
+	return nil
 }
 
 // usage is the help text. It fits a screen.
