@@ -61,7 +61,7 @@ func TestParse(t *testing.T) {
 		"cache {\n serve_stale 1m immediate 30s 10s\n}": func(o *cache.Options) {
 			o.Stale = cache.Stale{UpTo: time.Minute, TTL: 30 * time.Second, Recheck: 10 * time.Second}
 		},
-		"cache {\n serve_stale 1m verify 100ms 30s 5m\n serve_stale_policy prefer_positive\n}": func(o *cache.Options) {
+		"cache {\n serve_stale 1m verify 100ms 30s 5m\n serve_stale_policy Prefer_Positive\n}": func(o *cache.Options) {
 			o.Stale = cache.Stale{UpTo: time.Minute, Verify: true, Timeout: 100 * time.Millisecond, TTL: 30 * time.Second, Recheck: 5 * time.Minute, PreferPositive: true}
 		},
 		"cache {\n servfail 0\n}":  func(o *cache.Options) { o.ServFail = 0 },

@@ -270,7 +270,7 @@ func zeroOnly(a directive.Arg) time.Duration {
 }
 
 func setPolicy(o *Options, l *directive.Line) error {
-	if l.Args[0].Text != "prefer_positive" {
+	if !strings.EqualFold(l.Args[0].Text, "prefer_positive") {
 		return l.Args[0].Errorf("%q is not a policy; known is prefer_positive", l.Args[0].Text)
 	}
 	o.Stale.PreferPositive = true

@@ -98,6 +98,7 @@ func TestParseTo(t *testing.T) {
 		"tls://9.9.9.9%dns.quad9.net:8853":       {TLS: true, Addr: ap("9.9.9.9:8853"), ServerName: "dns.quad9.net", Port: 853},
 		"tls://2620:fe::fe%dns.quad9.net":        {TLS: true, Addr: ap("[2620:fe::fe]:853"), ServerName: "dns.quad9.net", Port: 853},
 		"tls://[2620:fe::fe%dns.quad9.net]:8853": {TLS: true, Addr: ap("[2620:fe::fe]:8853"), ServerName: "dns.quad9.net", Port: 853},
+		"tls://fe80::1%eth0%dns.example":         {TLS: true, Addr: ap("[fe80::1%eth0]:853"), ServerName: "dns.example", Port: 853},
 		"tls://dns.example.local%a.example":      {TLS: true, Host: "dns.example.local.", ServerName: "a.example", Port: 853},
 		"tls://dns.example.local%a.example:8853": {TLS: true, Host: "dns.example.local.", ServerName: "a.example", Port: 8853},
 		"/etc/resolv.conf":                       {File: "/etc/resolv.conf", Port: 53},

@@ -66,7 +66,8 @@ func parseTo(text string, path func(string) string) (To, error) {
 
 // named reads IP%NAME and IP%NAME:PORT behind tls://, where a host name may stand for the IP.
 func (to *To) named(s string) error {
-	ip, name, _ := strings.Cut(s, "%")
+	i := strings.LastIndexByte(s, '%') // an address may have a zone of its own
+	ip, name := s[:i], s[i+1:]
 	port := to.Port
 	if strings.HasPrefix(ip, "[") { // [IP%NAME]:PORT is what the address syntax of zones would be
 		ip = ip[1:]
