@@ -17,6 +17,7 @@ import (
 // Lint looks for what is allowed but most likely not meant. It is for people who look at a Corefile, not for a start.
 func (c *Config) Lint() []error {
 	l := &linter{config: c}
+	l.sharedPorts()
 	for _, b := range c.Blocks {
 		l.block = b
 		l.nothingAnswers()
@@ -42,6 +43,30 @@ type linter struct {
 
 func (l *linter) say(at directive.Arg, format string, args ...any) {
 	l.found = append(l.found, at.Errorf(format, args...))
+}
+
+// sharedPorts finds transports that have one TCP port of one address: both get some of its connections, as it happens.
+func (l *linter) sharedPorts() {
+	first, told := map[string]Zone{}, map[string]bool{}
+	for _, b := range l.config.Blocks {
+		hosts := bindWords(b)
+		if len(hosts) == 0 {
+			hosts = []string{""}
+		}
+		for _, z := range b.Zones {
+			for _, h := range hosts {
+				at := net.JoinHostPort(h, z.Port)
+				other, found := first[at]
+				switch {
+				case !found:
+					first[at] = z
+				case other.Transport != z.Transport && !told[at]:
+					told[at] = true
+					l.say(z.at, "%s and %s (line %d) are different transports on one TCP port, where it is chance which of them gets a connection: give one another port", z, other, other.at.Line)
+				}
+			}
+		}
+	}
 }
 
 // answers says whether a directive answers queries of its own accord.
