@@ -56,9 +56,10 @@ type progress struct {
 	deadline time.Time // when to stop whatever happens
 	again    time.Time // when the next attempt is due; zero if there is none
 	last     error
-	best     *message // a reply to fall back on
-	partial  bool     // best is cut off
-	from     string   // the upstream that best, or the answer, is of
+	lastOf   *upstream // that last speaks of; nil for none
+	best     *message  // a reply to fall back on
+	partial  bool      // best is cut off
+	from     string    // the upstream that best, or the answer, is of
 
 	asking  bool // open has been called
 	decided bool // there is a result, and nothing more is to happen
@@ -255,7 +256,7 @@ func (x *exchange) abandon(gen uint64, c call, err error) {
 		c.result <- result{err: &unreachable{last: err}}
 		return
 	}
-	x.last = err
+	x.last, x.lastOf = err, nil
 	x.fallback()
 	x.moved(x.group.turnOr(nil))
 }
@@ -274,22 +275,17 @@ func (x *exchange) fallback() {
 // because notes why an attempt came to nothing.
 func (x *exchange) because(a *attempt, err error) {
 	a.why = fmt.Errorf("%s over %s: %w", a.up.to, a.over, err)
-	x.last = a.why
+	x.last, x.lastOf = a.why, a.up
 }
 
 // others are why the upstreams that x.last does not speak of have not answered, the latest reason of each.
 func (x *exchange) others() []error {
-	var said []*upstream
+	said := []*upstream{x.lastOf}
 	var out []error
 	for i := x.n - 1; i >= 0 && len(out) < moreReasons; i-- {
-		a := x.atts[i]
-		switch {
-		case a.why == nil || slices.Contains(said, a.up):
-			continue
-		case a.why != x.last:
-			out = append(out, a.why)
+		if a := x.atts[i]; a.why != nil && !slices.Contains(said, a.up) {
+			said, out = append(said, a.up), append(out, a.why)
 		}
-		said = append(said, a.up)
 	}
 	return out
 }
