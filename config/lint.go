@@ -4,6 +4,7 @@ import (
 	"net"
 	"net/netip"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/clusterdns/clusterdns/config/directive"
@@ -191,34 +192,68 @@ func (l *linter) autopath(u *Use) {
 	}
 }
 
-// itself finds upstreams that are addresses of this server, as far as the Corefile tells.
+// itself finds upstreams that are addresses of this server at which queries come back to the same server block, as far as the Corefile tells. An upstream that
+// is another server block is none: that is how upstreams with options of their own are put together.
 func (l *linter) itself(u *Use) {
 	o, ok := u.Options.(forward.Options)
 	if !ok {
 		return
 	}
 	for _, to := range o.To {
-		if to.Addr.IsValid() && l.listens(to.Addr, to.TLS) {
+		if slices.ContainsFunc(l.served(o.From), func(z wire.Zone) bool { return l.comesBack(to, z.Name(), map[*Block]bool{}) }) {
 			l.say(u.Input.Name, "forward: the upstream %s is this server: queries go in a circle", to.Text)
 		}
 	}
 }
 
-// listens says whether an address is one that the Corefile listens on.
-func (l *linter) listens(addr netip.AddrPort, overTLS bool) bool {
-	if overTLS {
+// comesBack says whether a name that is asked of an upstream is forwarded until it is in the server block that is looked at. seen are the blocks it has been in.
+func (l *linter) comesBack(to forward.To, name wire.Canonical, seen map[*Block]bool) bool {
+	if !to.Addr.IsValid() || to.TLS {
 		return false
 	}
-	for _, b := range l.config.Blocks {
-		words := bindWords(b)
-		for _, z := range b.Zones {
-			if _, port, err := net.SplitHostPort(addr.String()); err != nil || port != z.Port {
+	for _, b := range l.asked(to.Addr, name) {
+		if b == l.block {
+			return true
+		}
+		if seen[b] {
+			continue
+		}
+		seen[b] = true
+		for _, u := range b.Uses {
+			o, ok := u.Options.(forward.Options)
+			if !ok || !within(o.From, name) || within(o.Except, name) {
 				continue
 			}
-			if len(words) == 0 && addr.Addr().IsLoopback() || slices.Contains(words, addr.Addr().String()) {
+			if slices.ContainsFunc(o.To, func(to forward.To) bool { return l.comesBack(to, name, seen) }) {
 				return true
 			}
 		}
 	}
 	return false
+}
+
+func within(zones []wire.Zone, name wire.Canonical) bool {
+	return slices.ContainsFunc(zones, func(z wire.Zone) bool { return z.Contains(name) })
+}
+
+// asked are the server blocks that get a query for a name at an address: those of the longest zone, of which views make several.
+func (l *linter) asked(addr netip.AddrPort, name wire.Canonical) (out []*Block) {
+	most := -1
+	for _, b := range l.config.Blocks {
+		words := bindWords(b)
+		if !(len(words) == 0 && addr.Addr().IsLoopback()) && !slices.Contains(words, addr.Addr().String()) {
+			continue
+		}
+		for _, z := range b.Zones {
+			served := wire.NewZone(wire.MustCanonical(z.Name))
+			if z.Transport != "dns" || z.Port != strconv.Itoa(int(addr.Port())) || !served.Contains(name) || served.Labels() < most {
+				continue
+			}
+			if served.Labels() > most {
+				most, out = served.Labels(), nil
+			}
+			out = append(out, b)
+		}
+	}
+	return out
 }
