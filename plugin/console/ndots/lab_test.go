@@ -46,25 +46,35 @@ func clusterAnswer(w dns.ResponseWriter, q *dns.Msg) {
 
 func TestCandidates(t *testing.T) {
 	t.Parallel()
-	search := []string{"default.svc.cluster.local", "cluster.local."}
+	list := []string{"default.svc.cluster.local", "cluster.local."}
+	root := []string{".", "cluster.local"}
+	long := strings.Repeat("0123456789.", 21) + "x" // 232 letters
 	for _, c := range []struct {
 		resolver, name string
 		ndots          int
+		search         []string
 		want           string
 	}{
-		{"glibc", "web", 5, "web.default.svc.cluster.local. web.cluster.local. web."},
-		{"glibc", "api.example.com", 5, "api.example.com.default.svc.cluster.local. api.example.com.cluster.local. api.example.com."},
-		{"glibc", "api.example.com", 2, "api.example.com. api.example.com.default.svc.cluster.local. api.example.com.cluster.local."},
-		{"glibc", "api.example.com.", 5, "api.example.com."},
-		{"go", "api.example.com", 2, "api.example.com. api.example.com.default.svc.cluster.local. api.example.com.cluster.local."},
-		{"musl", "api.example.com", 2, "api.example.com."},
-		{"musl", "web", 1, "web.default.svc.cluster.local. web.cluster.local. web."},
+		{"glibc", "web", 5, list, "web.default.svc.cluster.local. web.cluster.local. web."},
+		{"glibc", "api.example.com", 5, list, "api.example.com.default.svc.cluster.local. api.example.com.cluster.local. api.example.com."},
+		{"glibc", "api.example.com", 2, list, "api.example.com. api.example.com.default.svc.cluster.local. api.example.com.cluster.local."},
+		{"glibc", "api.example.com.", 5, list, "api.example.com."},
+		{"go", "api.example.com", 2, list, "api.example.com. api.example.com.default.svc.cluster.local. api.example.com.cluster.local."},
+		{"musl", "api.example.com", 2, list, "api.example.com."},
+		{"musl", "web", 1, list, "web.default.svc.cluster.local. web.cluster.local. web."},
+		{"glibc", "web", 5, root, "web. web.cluster.local."},
+		{"glibc", "web", 0, root, "web. web. web.cluster.local."},
+		{"musl", "web", 5, root, "web.cluster.local. web."},
+		{"go", "web", 5, root, "web.cluster.local. web."},
+		{"glibc", long, 25, list, long + "."},
+		{"musl", long, 25, list, long + ".cluster.local. " + long + "."},
+		{"go", long, 25, list, long + ".cluster.local. " + long + "."},
 	} {
 		r, err := ndots.ResolverNamed(c.resolver)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := strings.Join(r.Candidates(c.name, c.ndots, search), " "); got != c.want {
+		if got := strings.Join(r.Candidates(c.name, c.ndots, c.search), " "); got != c.want {
 			t.Errorf("%s %s ndots:%d:\ngot  %s\nwant %s", c.resolver, c.name, c.ndots, got, c.want)
 		}
 	}

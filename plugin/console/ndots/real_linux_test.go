@@ -53,6 +53,7 @@ type realCase struct {
 	Env      []string
 	Name     string
 	NDots    int
+	Search   []string
 	Asked    []string       // the names that it asked for, in order, each once
 	Times    map[string]int // how often it asked, by name and type
 	Took     time.Duration
@@ -157,7 +158,7 @@ func compareReal(t *testing.T, cases []realCase) {
 			t.Fatal(err)
 		}
 		rules.Timeout = rules.Timeout / 5 // timeout:1 in place of the usual 5
-		lab := ndots.Lab{Server: server, Rules: rules, NDots: c.NDots, Search: realSearch}
+		lab := ndots.Lab{Server: server, Rules: rules, NDots: c.NDots, Search: c.Search}
 		var want []string
 		times := map[string]int{}
 		model := lab.Lookup(t.Context(), c.Name)
@@ -223,14 +224,28 @@ func realCases(resolver string, command []string) (out []realCase) {
 			if n != 5 && strings.HasPrefix(name, "mute.") {
 				continue // it takes seconds
 			}
-			c := realCase{Resolver: resolver, Command: append(slices.Clone(command), name), Name: name, NDots: n}
-			if resolver == "go" {
-				c.Command, c.Env = command, []string{goEnv + "=" + name}
-			}
-			out = append(out, c)
+			out = append(out, realCaseOf(resolver, command, name, n, realSearch))
 		}
 	}
-	return out
+	for _, search := range [][]string{{".", "cluster.local"}, {"svc.cluster.local", "."}, {"."}} {
+		if resolver == "musl" {
+			break // before 1.2.4, which Debian has, it gives the lookup up at the root; the model is what it does since
+		}
+		for _, name := range []string{"web.prod", "api.example.com", "nothing.example.com", "single"} {
+			out = append(out, realCaseOf(resolver, command, name, 1, search), realCaseOf(resolver, command, name, 5, search))
+		}
+	}
+	label := strings.Repeat("l", 57) + "."
+	long := strings.Repeat(label, 4) + "ong" // fits with the second domain, and not with the first
+	return append(out, realCaseOf(resolver, command, long, 5, realSearch), realCaseOf(resolver, command, long, 1, realSearch))
+}
+
+func realCaseOf(resolver string, command []string, name string, n int, search []string) realCase {
+	c := realCase{Resolver: resolver, Command: append(slices.Clone(command), name), Name: name, NDots: n, Search: search}
+	if resolver == "go" {
+		c.Command, c.Env = command, []string{goEnv + "=" + name}
+	}
+	return c
 }
 
 // inside runs in the namespaces: it serves port 53, points resolv.conf at it, runs each case and writes down what was asked.
@@ -277,7 +292,7 @@ func inside(file string) error {
 	}()
 	for i := range cases {
 		c := &cases[i]
-		conf := fmt.Sprintf("nameserver 127.0.0.1\nsearch %s\noptions ndots:%d timeout:1 attempts:2\n", strings.Join(realSearch, " "), c.NDots)
+		conf := fmt.Sprintf("nameserver 127.0.0.1\nsearch %s\noptions ndots:%d timeout:1 attempts:2\n", strings.Join(c.Search, " "), c.NDots)
 		if err := os.WriteFile(resolv, []byte(conf), 0o600); err != nil {
 			return err
 		}

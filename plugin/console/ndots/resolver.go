@@ -25,6 +25,11 @@ type Rules struct {
 	Name string
 	// SearchAfter says whether a name with enough dots that does not exist as it is, is looked for in the search list as well.
 	SearchAfter bool
+	// SearchesRoot says whether the root among the search domains, which Kubernetes allows in dnsConfig, is the name as it is, tried in its place and not
+	// once more later. Otherwise it is passed over.
+	SearchesRoot bool
+	// LongEnds says whether a search domain that makes the name too long ends the search list. Otherwise it is passed over.
+	LongEnds bool
 	// Stops are the outcomes, besides Found, after which no further candidate is tried.
 	Stops []Outcome
 	// Skips are the outcomes after which the rest of the search list is skipped, but the name as it is still tried.
@@ -45,7 +50,7 @@ type Rules struct {
 func Resolvers() []Rules {
 	return []Rules{
 		{
-			Name: "glibc", SearchAfter: true, Skips: []Outcome{Lame, Silent}, Timeout: 5 * time.Second, Attempts: 2, Again: []Outcome{Failed, Lame},
+			Name: "glibc", SearchAfter: true, SearchesRoot: true, LongEnds: true, Skips: []Outcome{Lame, Silent}, Timeout: 5 * time.Second, Attempts: 2, Again: []Outcome{Failed, Lame},
 			About: "A and AAAA at once from one socket; goes on after NODATA and SERVFAIL, silence ends the search list",
 		},
 		{
@@ -71,6 +76,9 @@ func ResolverNamed(name string) (Rules, error) {
 	return Rules{}, fmt.Errorf("unknown resolver %q; known are %s", name, strings.Join(known, ", "))
 }
 
+// maxCandidate is the length of the longest name, the dot at its end counted (RFC 1035 3.1).
+const maxCandidate = 254
+
 // Candidates are the fully qualified names that are tried for name, in order.
 func (r *Rules) Candidates(name string, ndots int, search []string) []string {
 	if strings.HasSuffix(name, ".") {
@@ -86,11 +94,19 @@ func (r *Rules) Candidates(name string, ndots int, search []string) []string {
 		out = append(out, asIs)
 	}
 	for _, s := range search {
-		if c := name + "." + strings.Trim(s, ".") + "."; len(c) <= 254 {
+		s = strings.Trim(s, ".")
+		c := name + "." + s + "."
+		if s == "" {
+			c = asIs
+		}
+		if len(c) > maxCandidate && r.LongEnds {
+			break
+		}
+		if len(c) <= maxCandidate && (s != "" || r.SearchesRoot) {
 			out = append(out, c)
 		}
 	}
-	if !enough {
+	if !slices.Contains(out, asIs) {
 		out = append(out, asIs)
 	}
 	return out
