@@ -254,11 +254,7 @@ func (s *subject) noteEndpoints(b *backing, x *Explanation) {
 	var names []string
 	for i := range b.report.Slices {
 		for _, e := range b.report.Slices[i].Endpoints {
-			name := e.Hostname
-			if name == "" {
-				name = strings.NewReplacer(".", "-", ":", "-").Replace(e.Address)
-			}
-			names = append(names, name)
+			names = append(names, e.label)
 		}
 	}
 	if n := nearest(s.endpoint, names); n != "" && len(names) > maxListed {

@@ -31,7 +31,7 @@ import (
 
 const demo = "../../../deploy/demo/cluster"
 
-// upstream answers www.example.com and nothing else; names with "fail" in them fail.
+// upstream answers www.example.com and nothing else; names with "fail" in them fail, and mail.example.com has no address.
 func upstream(t *testing.T) string {
 	return servertest.Upstream(t, func(w dns.ResponseWriter, q *dns.Msg) {
 		m := new(dns.Msg)
@@ -40,6 +40,7 @@ func upstream(t *testing.T) string {
 		switch name := q.Question[0].Name; {
 		case strings.Contains(name, "fail"):
 			m.Rcode = dns.RcodeServerFailure
+		case name == "mail.example.com.":
 		case name != "www.example.com.":
 			m.Rcode = dns.RcodeNameError
 		case q.Question[0].Qtype == dns.TypeA:

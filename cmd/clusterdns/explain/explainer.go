@@ -50,7 +50,7 @@ func New(s *server.Server, listeners []server.Listener, client netip.Addr, inspe
 	}
 	e := &Explainer{Asker: newInProcess(s, blocks, client), Zone: "cluster.local.", blocks: blocks}
 	for _, h := range snapshot.Handlers[ClusterHandler](blocks) {
-		c := Cluster{Inspector: inspect(h), Pods: h.Options().Pods}
+		c := Cluster{Inspector: inspect(h), Pods: h.Options().Pods, PodNames: h.Options().EndpointPodNames}
 		for _, z := range h.Zones() {
 			if name := z.String(); !strings.HasSuffix(name, ".arpa.") {
 				c.Zones = append(c.Zones, name)

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/clusterdns/clusterdns/cmd/clusterdns/snapshot"
+	"github.com/clusterdns/clusterdns/plugin/console/ndots"
 	"github.com/clusterdns/clusterdns/server"
 	"github.com/clusterdns/clusterdns/server/wire"
 )
@@ -86,19 +87,30 @@ func (e *Explainer) judgeOutside(x *Explanation) {
 		e.noteDot(x)
 		x.askInCluster(x.Name)
 	default:
-		x.Verdict.Kind, x.Verdict.Summary = Absent, "does not exist, neither in the cluster nor outside"
-		if by := x.Candidates[len(x.Candidates)-1].override(); by != "" {
-			x.Verdict.Summary = "does not exist: the directive " + by + " of the Corefile says so, and nobody else is asked"
-		}
-		if len(e.Clusters) == 0 {
-			x.Verdict.Summary = "does not exist"
-			x.next("clusterdns explain%s %s", x.client, quote(x.Name))
-		}
-		for _, r := range x.reasons() {
-			x.note("%s", r)
-		}
-		e.noteDot(x)
+		e.judgeDenied(x)
 	}
+}
+
+// judgeDenied is for a name outside whose every candidate is denied.
+func (e *Explainer) judgeDenied(x *Explanation) {
+	name, by := x.nodata(), x.Candidates[len(x.Candidates)-1].override()
+	switch {
+	case name != "":
+		x.rule(Absent, "does not resolve: %s exists, but has no records of the types that are asked for", strings.TrimSuffix(name, "."))
+	case len(e.Clusters) == 0:
+		x.rule(Absent, "does not exist")
+	case by != "":
+		x.rule(Absent, "does not exist: the directive %s of the Corefile says so, and nobody else is asked", by)
+	default:
+		x.rule(Absent, "does not exist, neither in the cluster nor outside")
+	}
+	if len(e.Clusters) == 0 {
+		x.next("clusterdns explain%s %s", x.client, quote(x.Name))
+	}
+	for _, r := range x.reasons() {
+		x.note("%s", r)
+	}
+	e.noteDot(x)
 }
 
 // noteDot is for a name that is one of the cluster but for the dot at its end.
@@ -176,6 +188,16 @@ func (x *Explanation) askInCluster(name string) {
 		option = "-type=srv "
 	}
 	x.kubectl("-n %s run -it --rm --restart=Never --image=busybox try -- nslookup %s%s", quote(from), option, quote(name))
+}
+
+// nodata is the last candidate that exists without records of the types that are asked for, or "".
+func (x *Explanation) nodata() (name string) {
+	for i := range x.Candidates {
+		if c := &x.Candidates[i]; c.Outcome == ndots.NoData {
+			name = c.Name
+		}
+	}
+	return name
 }
 
 // trouble is the first failure, and whether there is a name that no directive answers.

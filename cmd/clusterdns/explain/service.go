@@ -52,6 +52,8 @@ type Endpoint struct {
 	Terminating bool   `json:"terminating"`
 	Published   bool   `json:"published"` // is in the answers of a headless Service, or gets connections of one that has an address
 	Why         string `json:"why"`       // it is published, or is not
+
+	label string // before the Service's name, of the endpoint's own
 }
 
 // backing is a Service with the objects behind it.
@@ -60,6 +62,7 @@ type backing struct {
 	slices    []kubernetes.SliceInfo
 	pods      []kubernetes.PodInfo // of its namespace
 	podsKnown bool
+	podNames  bool // see Cluster
 	report    *Service
 }
 
@@ -69,7 +72,7 @@ func (c *Cluster) look(namespace, name string) (*backing, bool) {
 	if !ok {
 		return nil, false
 	}
-	b := &backing{info: info, slices: c.SlicesOf(info.Namespace, info.Name)}
+	b := &backing{info: info, slices: c.SlicesOf(info.Namespace, info.Name), podNames: c.PodNames}
 	b.pods, b.podsKnown = c.PodsOf(info.Namespace)
 	b.report = &Service{
 		Namespace: info.Namespace, Name: info.Name, Type: typeName(&info.Service), ExternalName: info.ExternalName,
@@ -138,6 +141,7 @@ func (b *backing) slice(s *kubernetes.SliceInfo) Slice {
 		if i < len(s.Nodes) {
 			r.Node = s.Nodes[i]
 		}
+		r.label = b.label(e)
 		if p := b.podOf(&r); r.Pod == "" && p != nil && b.info.Selects(p.Labels) {
 			r.Pod, r.Node = p.Name, p.Node
 		}
@@ -145,6 +149,17 @@ func (b *backing) slice(s *kubernetes.SliceInfo) Slice {
 		out.Endpoints = append(out.Endpoints, r)
 	}
 	return out
+}
+
+// label is what DNS calls an endpoint.
+func (b *backing) label(e *kubernetes.Endpoint) string {
+	switch {
+	case e.Hostname != "":
+		return e.Hostname
+	case b.podNames && e.Pod != "":
+		return e.Pod
+	}
+	return strings.NewReplacer(".", "-", ":", "-").Replace(e.Addr.String())
 }
 
 // why says in a few words why an endpoint is published or not.
@@ -291,11 +306,5 @@ func (b *backing) counts(s *subject) (total, ready, published int) {
 	return total, ready, published
 }
 
-// named says whether an endpoint's name is a label: its hostname, its Pod's name where that is used, or its address in dashes.
-func (e *Endpoint) named(label string) bool {
-	if strings.EqualFold(e.Hostname, label) || e.Hostname == "" && strings.EqualFold(e.Pod, label) {
-		return true
-	}
-	a, ok := dashed(label)
-	return ok && a.String() == e.Address
-}
+// named says whether an endpoint's name is a label.
+func (e *Endpoint) named(label string) bool { return strings.EqualFold(e.label, label) }

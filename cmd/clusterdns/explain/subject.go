@@ -13,6 +13,8 @@ type Cluster struct {
 	kubernetes.Inspector
 	Zones []string // without reverse zones, with a dot at the end; the first is the one that search lists have
 	Pods  kubernetes.PodMode
+	// PodNames says that endpoints without a hostname are named after their Pods, and not after their addresses.
+	PodNames bool
 }
 
 // subject is what a name of a cluster is about.
