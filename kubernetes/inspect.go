@@ -59,10 +59,10 @@ type PodInfo struct {
 	Deleting    bool
 	HostNetwork bool
 	Node        string
-	Containers  []ContainerInfo
-	DNSPolicy   string   // "" means ClusterFirst
-	Searches    []string // of dnsConfig
-	NDots       string   // of dnsConfig
+	Containers  []ContainerInfo // sidecars among them, and other init containers not
+	DNSPolicy   string          // "" means ClusterFirst
+	Searches    []string        // of dnsConfig
+	NDots       string          // of dnsConfig
 }
 
 // ContainerInfo is a container of a Pod and the ports that it declares. Containers may listen on others.

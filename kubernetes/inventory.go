@@ -329,6 +329,14 @@ func sliceInfo(o *EndpointSlice, from any) *SliceInfo {
 	return out
 }
 
+func containerInfo(c *corev1.Container) ContainerInfo {
+	info := ContainerInfo{Name: c.Name}
+	for _, port := range c.Ports {
+		info.Ports = append(info.Ports, Port{port.Name, uint16(port.ContainerPort), protocolOf(port.Protocol)})
+	}
+	return info
+}
+
 func podInfo(o *Pod, from any) *PodInfo {
 	out := &PodInfo{Pod: *o}
 	p, ok := from.(*corev1.Pod)
@@ -341,12 +349,12 @@ func podInfo(o *Pod, from any) *PodInfo {
 		out.Ready = out.Ready || c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
 	}
 	for i := range p.Spec.Containers {
-		c := &p.Spec.Containers[i]
-		info := ContainerInfo{Name: c.Name}
-		for _, port := range c.Ports {
-			info.Ports = append(info.Ports, Port{port.Name, uint16(port.ContainerPort), protocolOf(port.Protocol)})
+		out.Containers = append(out.Containers, containerInfo(&p.Spec.Containers[i]))
+	}
+	for i := range p.Spec.InitContainers {
+		if c := &p.Spec.InitContainers[i]; c.RestartPolicy != nil && *c.RestartPolicy == corev1.ContainerRestartPolicyAlways {
+			out.Containers = append(out.Containers, containerInfo(c))
 		}
-		out.Containers = append(out.Containers, info)
 	}
 	if d := p.Spec.DNSConfig; d != nil {
 		out.Searches = d.Searches

@@ -60,10 +60,12 @@ func podFields(full bool) fields {
 	status := only("phase", "podIP").with("podIPs", only("ip"))
 	f := objectFields().with("status", status)
 	if full {
+		ports := only("name", "containerPort", "protocol")
 		status.with("conditions", only("type", "status"))
 		f.with("spec", only("nodeName", "hostNetwork", "dnsPolicy").
 			with("dnsConfig", only("searches").with("options", only("name", "value"))).
-			with("containers", only("name").with("ports", only("name", "containerPort", "protocol"))))
+			with("containers", only("name").with("ports", ports)).
+			with("initContainers", only("name", "restartPolicy").with("ports", ports)))
 	}
 	return f
 }

@@ -125,7 +125,7 @@ func parse(args []string) (*settings, string, error) {
 		return nil, "", fmt.Errorf("one name must be given, not %d", len(names))
 	case s.format != "text" && s.format != "json":
 		return nil, "", fmt.Errorf("-o: unknown format %q; known are text, json", s.format)
-	case s.ndots < -1 || s.ndots > 15:
+	case s.ndots > 15 || s.ndots < 0 && slices.Contains(s.client, "-ndots"):
 		return nil, "", fmt.Errorf("-ndots: %d is not within 0 and 15", s.ndots) // the bounds of resolv.conf(5)
 	case s.server != "" && (s.source.Given() || s.pod != ""):
 		return nil, "", errors.New("-server asks DNS alone: it goes with none of -manifests, -kubeconfig, -conf and -pod")
