@@ -103,9 +103,49 @@ func TestChartRefuses(t *testing.T) {
 		"autoscaler: {enabled: true}":   "use hpa",
 		"rbac: {pspEnable: true}":       "PodSecurityPolicy",
 		"autoscaling: {minReplicas: 1}": "write hpa",
+		"fullnameOverride: dns":         "write deployment.name",
+		"nameOverride: dns":             "write deployment.name",
+		"replicas: 2":                   "replicas is not known; known are affinity",
+		"servers: [{zones: [{zone: ., scheme: \"grpc://\"}], port: 53, plugins: []}]": "write dns://",
+		"servers: [{ports: [53], plugins: []}]":                                       "ports is not known",
 	} {
 		if _, err := render(t, values); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", values, err)
 		}
+	}
+}
+
+// TestChartFollows: what the CoreDNS chart makes of these values comes of them here too.
+func TestChartFollows(t *testing.T) {
+	t.Parallel()
+	out, err := render(t, `
+global: {region: here}
+servers:
+  - zones: [{zone: example.com., use_tcp: true}]
+    port: 5300
+    servicePort: 53
+    plugins: [{name: file, parameters: /etc/coredns/example.db example.com}]
+zoneFiles: [{filename: example.db, domain: example.com, contents: ""}]
+extraSecrets: [{name: tls, mountPath: /etc/tls}]
+podSecurityContext: {}
+`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range object[corev1.Service](t, out, "Service", "clusterdns").Spec.Ports {
+		if p.Port != 53 || p.TargetPort.IntVal != 5300 {
+			t.Errorf("port %s: %d leads to %d, want 53 to 5300", p.Name, p.Port, p.TargetPort.IntVal)
+		}
+	}
+	pod := object[appsv1.Deployment](t, out, "Deployment", "clusterdns").Spec.Template.Spec
+	if p := pod.Containers[0].Ports[0]; p.ContainerPort != 5300 {
+		t.Errorf("the container's port is %d", p.ContainerPort)
+	}
+	if !slices.ContainsFunc(pod.Containers[0].VolumeMounts, func(m corev1.VolumeMount) bool { return m.Name == "config" && m.MountPath == "/etc/coredns" }) {
+		t.Errorf("no zone files in /etc/coredns: %v", pod.Containers[0].VolumeMounts)
+	}
+	// Files of Secrets are root's. A Pod of another user reads them by its fsGroup, which the kubelet gives them to.
+	if c := pod.SecurityContext; c.RunAsUser == nil || *c.RunAsUser == 0 || c.FSGroup == nil {
+		t.Errorf("Secrets cannot be read: %+v", c)
 	}
 }

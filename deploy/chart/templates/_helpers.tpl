@@ -65,7 +65,7 @@ kubernetes.io/name: CoreDNS
 {{- if regexMatch "(?m)^\\s*(pods\\s+verified|endpoint_pod_names\\s+verified|autopath\\s+(\\S+\\s+)*@kubernetes|metadata\\b)" (include "clusterdns.corefile" .) }}yes{{ end -}}
 {{- end -}}
 
-{{/* Ports of the servers as a list of dicts: port, protocol, name, hostPort, nodePort. A port is served over UDP, and over TCP too where
+{{/* Ports of the servers as a list of dicts: port, protocol, name, servicePort, hostPort, nodePort. A port is served over UDP, and over TCP too where
 a zone says use_tcp; zones with tls:// and https:// over TCP alone. */}}
 {{- define "clusterdns.ports" -}}
 {{- $out := dict -}}
@@ -82,7 +82,7 @@ a zone says use_tcp; zones with tls:// and https:// over TCP alone. */}}
 {{- $protocols = append $protocols "TCP" -}}
 {{- end -}}
 {{- range $protocols -}}
-{{- $entry := dict "port" (int $port) "protocol" . "name" (printf "%s-%s" (lower .) $port) -}}
+{{- $entry := dict "port" (int $port) "protocol" . "name" (printf "%s-%s" (lower .) $port) "servicePort" (int ($server.servicePort | default $port)) -}}
 {{- with $server.hostPort }}{{- $_ := set $entry "hostPort" (int .) -}}{{- end -}}
 {{- with $server.nodePort }}{{- $_ := set $entry "nodePort" (int .) -}}{{- end -}}
 {{- $_ := set $out (printf "%s-%s" $port .) $entry -}}
@@ -106,5 +106,28 @@ a zone says use_tcp; zones with tls:// and https:// over TCP alone. */}}
 {{- end -}}
 {{- if .Values.autoscaling -}}
 {{- fail "autoscaling: write hpa instead" -}}
+{{- end -}}
+{{- if or .Values.nameOverride .Values.fullnameOverride -}}
+{{- fail "nameOverride, fullnameOverride: write deployment.name and service.name instead" -}}
+{{- end -}}
+{{- range .Values.servers -}}
+{{- range .zones -}}
+{{- if not (has (.scheme | default "dns://") (list "dns://" "tls://" "https://")) -}}
+{{- fail (printf "servers: the scheme %s is not served; write dns://, tls:// or https:// instead" .scheme) -}}
+{{- end -}}
+{{- end -}}
+{{- range keys (omit . "zones" "port" "servicePort" "nodePort" "hostPort" "plugins") | sortAlpha -}}
+{{- fail (printf "servers: %s is not known; known are zones, port, servicePort, nodePort, hostPort and plugins" .) -}}
+{{- end -}}
+{{- end -}}
+{{- $known := list "global" "image" "replicaCount" "resources" "rollingUpdate" "terminationGracePeriodSeconds" "preStopSleep" "podAnnotations" "serviceType" "prometheus"
+    "service" "serviceAccount" "rbac" "clusterRole" "isClusterService" "priorityClassName" "podSecurityContext" "securityContext" "servers" "extraConfig"
+    "livenessProbe" "readinessProbe" "affinity" "topologySpreadConstraints" "nodeSelector" "tolerations" "podDisruptionBudget" "zoneFiles" "initContainers"
+    "extraContainers" "extraVolumes" "extraVolumeMounts" "extraSecrets" "env" "k8sAppLabelOverride" "customLabels" "customAnnotations" "hpa" "autoscaler"
+    "deployment" -}}
+{{- range keys .Values | sortAlpha -}}
+{{- if not (has . $known) -}}
+{{- fail (printf "%s is not known; known are %s" . ($known | sortAlpha | join ", ")) -}}
+{{- end -}}
 {{- end -}}
 {{- end -}}
