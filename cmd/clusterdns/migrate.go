@@ -50,6 +50,8 @@ func migrate(env environment, args []string) int {
 		return exitOK
 	case err == nil && set.NArg() != 1:
 		err = errors.New("takes one argument, the file of the ConfigMap")
+	case err == nil && !isDomain(*domain):
+		err = fmt.Errorf("-domain: %q is not the name of a domain", *domain)
 	}
 	if err != nil {
 		say(env.stderr, "clusterdns migrate: %v; -h lists what there is\n", err)
@@ -113,7 +115,8 @@ func corefileOf(text []byte, domain string) (corefile string, remarks []string, 
 			return "", remarks, fmt.Errorf("%s of the ConfigMap: %w; %s, is expected", key, jsonError(err), expectedOf(key))
 		}
 	}
-	corefile, err = writeCorefile(domain, stubs, upstreams)
+	corefile, named, err := writeCorefile(domain, stubs, upstreams)
+	remarks = append(remarks, named...)
 	if err != nil {
 		return "", remarks, err
 	}
@@ -161,11 +164,16 @@ func sortedKeys[V any](m map[string]V) []string {
 	return keys
 }
 
-func writeCorefile(domain string, stubs map[string][]string, upstreams []string) (string, error) {
+// writeCorefile writes the Corefile, and remarks on servers that are names.
+func writeCorefile(domain string, stubs map[string][]string, upstreams []string) (corefile string, remarks []string, err error) {
 	forward := "/etc/resolv.conf"
 	if len(upstreams) > 0 {
-		if err := addressesOnly("upstreamNameservers", upstreams); err != nil {
-			return "", err
+		names, err := namesAmong("upstreamNameservers", upstreams)
+		if err == nil && len(names) > 0 { // kube-dns takes none here
+			err = fmt.Errorf("upstreamNameservers: %q is not an address", names[0])
+		}
+		if err != nil {
+			return "", nil, err
 		}
 		forward = strings.Join(upstreams, " ")
 	}
@@ -193,24 +201,56 @@ func writeCorefile(domain string, stubs map[string][]string, upstreams []string)
 `, domain, forward)
 	for _, stub := range sortedKeys(stubs) {
 		servers := stubs[stub]
-		if err := addressesOnly("stubDomains: "+stub, servers); err != nil {
-			return "", err
+		switch {
+		case !isDomain(stub):
+			return "", nil, fmt.Errorf("stubDomains: %q is not the name of a domain", stub)
+		case canonical(stub) == canonical(domain):
+			return "", nil, fmt.Errorf("stubDomains: %s is the cluster domain, whose names are the cluster's own", stub)
+		}
+		names, err := namesAmong("stubDomains: "+stub, servers)
+		if err != nil {
+			return "", nil, err
+		}
+		for _, n := range names {
+			remarks = append(remarks, fmt.Sprintf("stubDomains: %s: the address of %s is asked of the servers in /etc/resolv.conf: write it instead if they do not know it", stub, n))
 		}
 		fmt.Fprintf(&b, "\n%s:53 {\n    errors\n    cache 30\n    forward . %s\n}\n", stub, strings.Join(servers, " "))
 	}
-	return b.String(), nil
+	return b.String(), remarks, nil
 }
 
-// addressesOnly checks servers: kube-dns took addresses, with or without a port.
-func addressesOnly(what string, servers []string) error {
+// namesAmong checks servers, which for kube-dns are addresses, with or without a port, or names, without one, and gives the names.
+func namesAmong(what string, servers []string) (names []string, err error) {
 	if len(servers) == 0 {
-		return fmt.Errorf("%s: there is no server", what)
+		return nil, fmt.Errorf("%s: there is no server", what)
 	}
 	for _, s := range servers {
 		_, err := netip.ParseAddr(s)
-		if _, perr := netip.ParseAddrPort(s); err != nil && perr != nil {
-			return fmt.Errorf("%s: %q is not an address", what, s)
+		_, perr := netip.ParseAddrPort(s)
+		switch {
+		case err == nil || perr == nil:
+		case isDomain(s):
+			names = append(names, s)
+		default:
+			return nil, fmt.Errorf("%s: %q is neither an address nor a name", what, s)
 		}
 	}
-	return nil
+	return names, nil
 }
+
+// isDomain says whether a text is a name of letters, digits and hyphens (RFC 1123 2.1), as kube-dns has it, and no address gone wrong. Anything else would be
+// more than one word of a Corefile, or another.
+func isDomain(s string) bool {
+	last := s[strings.LastIndexByte(canonical(s), '.')+1:]
+	if strings.Trim(last, "0123456789.") == "" {
+		return false
+	}
+	for label := range strings.SplitSeq(canonical(s), ".") {
+		if label == "" || strings.Trim(label, "abcdefghijklmnopqrstuvwxyz0123456789-") != "" || strings.Trim(label, "-") != label {
+			return false
+		}
+	}
+	return true
+}
+
+func canonical(domain string) string { return strings.TrimSuffix(strings.ToLower(domain), ".") }
