@@ -96,8 +96,8 @@ func (a *anonymizer) port(s string) string {
 
 // key keeps the keys that Kubernetes gives a meaning.
 func (a *anonymizer) key(s string) string {
-	prefix, _, _ := strings.Cut(s, "/")
-	if prefix == "kubernetes.io" || strings.HasSuffix(prefix, ".kubernetes.io") || strings.HasSuffix(prefix, ".k8s.io") {
+	prefix, _, prefixed := strings.Cut(s, "/")
+	if prefixed && (prefix == "kubernetes.io" || strings.HasSuffix(prefix, ".kubernetes.io") || strings.HasSuffix(prefix, ".k8s.io")) {
 		return s
 	}
 	if a.keys[s] == "" {
@@ -108,8 +108,8 @@ func (a *anonymizer) key(s string) string {
 
 // domain replaces a name in the DNS. One of the cluster stays one of the same object; others become names below example.com.
 func (a *anonymizer) domain(s string) string {
-	if s == "" {
-		return ""
+	if s == "" || s == "." {
+		return s
 	}
 	key := strings.ToLower(strings.TrimSuffix(s, ".")) + "."
 	end := s[len(strings.TrimSuffix(s, ".")):]

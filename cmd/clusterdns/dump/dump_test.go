@@ -299,6 +299,30 @@ func TestAnonymize(t *testing.T) {
 	}
 }
 
+// TestAnonymizeRest: the root in a search list stays the root, and a label without a prefix is nobody's but the user's.
+func TestAnonymizeRest(t *testing.T) {
+	t.Parallel()
+	file := write(t, "cluster.yaml", `
+apiVersion: v1
+kind: Namespace
+metadata: {name: shop, labels: {acme.kubernetes.io: a, kubernetes.io: b, node.kubernetes.io/role: c}}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: client, namespace: shop}
+spec: {dnsConfig: {searches: [".", shop.svc.cluster.local, corp.example.]}, containers: [{name: a}]}
+status: {podIP: 10.1.0.9}
+`)
+	file, text := run(t, "-manifests", file, "-anonymize")
+	if strings.Contains(text, "acme") || !strings.Contains(text, "node.kubernetes.io/role: ") {
+		t.Error(text)
+	}
+	v := inventory(t, file, "")
+	if got, want := v.Pods[0].Searches, []string{".", v.NamespaceNames()[0] + ".svc.cluster.local", "host-1.example.com."}; !slices.Equal(got, want) {
+		t.Errorf("searches %q, want %q", got, want)
+	}
+}
+
 // secrets are the words of an inventory that must not be read any more.
 func secrets(v *kubernetes.Inventory) []string {
 	kept := []string{"default", "kube-system", "kubernetes", "kube-dns", ""}
