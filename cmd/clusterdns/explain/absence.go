@@ -207,7 +207,7 @@ func (s *subject) noRecords(e *Explainer, x *Explanation) {
 	case published == 0 && ready == 0:
 		b.judgeUnready(s, x, Absent, total, published)
 	default:
-		x.rule(Absent, "exists, but has no address of a family that was asked for")
+		x.rule(Absent, "exists, but has no records of the types that are asked for")
 	}
 }
 

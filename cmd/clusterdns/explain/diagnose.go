@@ -2,6 +2,7 @@ package explain
 
 import (
 	"fmt"
+	"net/netip"
 	"slices"
 	"strconv"
 	"strings"
@@ -84,8 +85,11 @@ func (b *backing) judgeReady(s *subject, x *Explanation, total, ready int) {
 	if !b.info.Headless && ready < total {
 		x.note("the others get no connections")
 	}
-	if b.info.Headless {
+	switch {
+	case b.info.Headless:
 		b.noteHeadless(x, ready, total)
+	case s.endpoint == "":
+		b.noteFamilies(x)
 	}
 	x.note("NetworkPolicies are not looked at: they may keep namespace %s from it", x.From)
 	x.kubectl("-n %s get networkpolicies", quote(b.info.Namespace))
@@ -138,6 +142,31 @@ func (b *backing) noteHeadless(x *Explanation, ready, total int) {
 			x.note("a headless Service does not translate ports: connect to %d, not to %d", p.LeadsTo[0], p.Port)
 		}
 	}
+}
+
+// noteFamilies names addresses of the Service behind which no endpoint is ready, because those that are have another family: each leads to endpoints of its own
+// (https://kubernetes.io/docs/concepts/services-networking/dual-stack/).
+func (b *backing) noteFamilies(x *Explanation) {
+	var families [2]bool
+	for i := range b.slices {
+		for j := range b.slices[i].Endpoints {
+			if e := &b.slices[i].Endpoints[j]; e.Ready {
+				families[family(e.Addr)] = true
+			}
+		}
+	}
+	for _, a := range b.info.ClusterIPs {
+		if f := family(a); !families[f] {
+			x.note("connections to %s will not work: no endpoint that is ready has an %s address", a, [...]string{"IPv4", "IPv6"}[f])
+		}
+	}
+}
+
+func family(a netip.Addr) int {
+	if a.Is4() {
+		return 0
+	}
+	return 1
 }
 
 // portProblem is the port that will not work: the one that the name asks for, or the first if none works.
