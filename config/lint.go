@@ -213,7 +213,7 @@ func (l *linter) comesBack(to forward.To, name wire.Canonical, seen map[*Block]b
 	}
 	for _, b := range l.asked(to.Addr, name) {
 		if b == l.block {
-			return true
+			return b.use("view") == nil // which may be for other clients than this server
 		}
 		if seen[b] {
 			continue
