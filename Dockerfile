@@ -6,9 +6,6 @@
 ARG GO_VERSION=1.26
 
 FROM --platform=$BUILDPLATFORM golang:${GO_VERSION}-bookworm AS build
-ARG TARGETOS=linux
-ARG TARGETARCH=amd64
-ARG VERSION=dev
 WORKDIR /src
 # setcap, for the one capability below.
 RUN apt-get update && apt-get install -y --no-install-recommends libcap2-bin && rm -rf /var/lib/apt/lists/*
@@ -16,6 +13,10 @@ RUN apt-get update && apt-get install -y --no-install-recommends libcap2-bin && 
 COPY go.mod go.sum ./
 RUN go mod download
 COPY . .
+# Not before: what is declared is part of the environment of every RUN behind it, and so of what the cache is asked for.
+ARG TARGETOS=linux
+ARG TARGETARCH=amd64
+ARG VERSION=dev
 ARG REVISION=unknown
 RUN CGO_ENABLED=0 GOOS=${TARGETOS} GOARCH=${TARGETARCH} go build -trimpath -buildvcs=false -ldflags "-s -w -buildid= -X main.version=${VERSION} -X main.revision=${REVISION}" -o /out/clusterdns ./cmd/clusterdns
 # Port 53 for a user that is not root, also where the kernel keeps it for root: on a node's own network, and before containerd 2.
