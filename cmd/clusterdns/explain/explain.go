@@ -130,7 +130,7 @@ func parse(args []string) (*settings, string, error) {
 	case s.server != "" && (s.source.Given() || s.pod != ""):
 		return nil, "", errors.New("-server asks DNS alone: it goes with none of -manifests, -kubeconfig, -conf and -pod")
 	}
-	if err := checkName(names[0]); err != nil {
+	if err := errors.Join(checkName(names[0]), checkSearch(s.search)); err != nil {
 		return nil, "", err
 	}
 	return s, names[0], s.source.Check()

@@ -157,9 +157,21 @@ func checkName(name string) error {
 	return nil
 }
 
-// Explain looks a name up as a client's resolver does, and says what comes of it. An error is a name that cannot be one.
+func checkSearch(domains []string) error {
+	for _, d := range domains {
+		if _, err := wire.ParseName(d); err != nil {
+			return fmt.Errorf("the search list has %q, which cannot be a domain: %w", d, err)
+		}
+	}
+	return nil
+}
+
+// Explain looks a name up as a client's resolver does, and says what comes of it. An error is a name, or a domain of the search list, that cannot be one.
 func (e *Explainer) Explain(ctx context.Context, r Request) (*Explanation, error) {
 	if err := checkName(r.Name); err != nil {
+		return nil, err
+	}
+	if err := checkSearch(r.Search); err != nil {
 		return nil, err
 	}
 	x := &Explanation{Name: r.Name, From: cmp.Or(r.From, "default"), Pod: r.Pod, NDots: r.NDots, Search: r.Search}

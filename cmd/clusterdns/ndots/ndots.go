@@ -17,6 +17,7 @@ import (
 	"github.com/miekg/dns"
 
 	lab "github.com/clusterdns/clusterdns/plugin/console/ndots"
+	"github.com/clusterdns/clusterdns/server/wire"
 )
 
 const usage = `Usage: clusterdns ndots [flags] NAME...
@@ -97,7 +98,25 @@ func parse(args []string) (*settings, []string, error) {
 		return nil, nil, err
 	}
 	names, err := s.read(fs.Args())
+	if err == nil {
+		err = checkNames(names, s.search)
+	}
 	return s, names, err
+}
+
+// checkNames finds names that nobody can be asked for, for which a resolver sends nothing.
+func checkNames(names, search []string) error {
+	for _, n := range names {
+		if _, err := wire.ParseName(n); err != nil {
+			return fmt.Errorf("%q cannot be a name: %w", n, err)
+		}
+	}
+	for _, d := range search {
+		if _, err := wire.ParseName(d); err != nil {
+			return fmt.Errorf("-search: %q cannot be a domain: %w", d, err)
+		}
+	}
+	return nil
 }
 
 func printUsage(to io.Writer) {

@@ -140,6 +140,9 @@ func TestUsage(t *testing.T) {
 		{"-o xml x", 2, "known are table, json, csv"},
 		{"-names /does/not/exist", 2, "no such file"},
 		{"-wrong", 2, "-wrong"},
+		{"x a..b", 2, `"a..b" cannot be a name: `},
+		{"-search a,b..c x", 2, `-search: "b..c" cannot be a domain: `},
+		{"-search a, x", 2, `-search: "" cannot be a domain: `},
 	} {
 		status, _, errs := run(t, strings.Fields(c.args)...)
 		if status != c.status || !strings.Contains(errs, c.want) {
