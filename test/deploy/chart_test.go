@@ -13,6 +13,7 @@ import (
 	"helm.sh/helm/v3/pkg/engine"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	"sigs.k8s.io/yaml"
 )
@@ -103,6 +104,7 @@ func TestChartRefuses(t *testing.T) {
 		"autoscaler: {enabled: true}":   "use hpa",
 		"rbac: {pspEnable: true}":       "PodSecurityPolicy",
 		"autoscaling: {minReplicas: 1}": "write hpa",
+		"rollingUpdate: {maxSurge: 0}":  "cannot both be 0",
 		"fullnameOverride: dns":         "write deployment.name",
 		"nameOverride: dns":             "write deployment.name",
 		"replicas: 2":                   "replicas is not known; known are affinity",
@@ -128,6 +130,7 @@ servers:
 zoneFiles: [{filename: example.db, domain: example.com, contents: ""}]
 extraSecrets: [{name: tls, mountPath: /etc/tls}]
 podSecurityContext: {}
+podDisruptionBudget: {minAvailable: 1}
 `)
 	if err != nil {
 		t.Fatal(err)
@@ -143,6 +146,10 @@ podSecurityContext: {}
 	}
 	if !slices.ContainsFunc(pod.Containers[0].VolumeMounts, func(m corev1.VolumeMount) bool { return m.Name == "config" && m.MountPath == "/etc/coredns" }) {
 		t.Errorf("no zone files in /etc/coredns: %v", pod.Containers[0].VolumeMounts)
+	}
+	// The two exclude each other.
+	if b := object[policyv1.PodDisruptionBudget](t, out, "PodDisruptionBudget", "clusterdns").Spec; b.MinAvailable == nil || b.MaxUnavailable != nil {
+		t.Errorf("disruption budget %+v", b)
 	}
 	// Files of Secrets are root's. A Pod of another user reads them by its fsGroup, which the kubelet gives them to.
 	if c := pod.SecurityContext; c.RunAsUser == nil || *c.RunAsUser == 0 || c.FSGroup == nil {

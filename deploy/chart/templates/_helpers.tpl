@@ -104,6 +104,9 @@ a zone says use_tcp; zones with tls:// and https:// over TCP alone. */}}
 {{- if .Values.rbac.pspEnable -}}
 {{- fail "rbac.pspEnable: Kubernetes has no PodSecurityPolicy any more; the pods meet the restricted Pod Security Standard but for NET_BIND_SERVICE, which it allows" -}}
 {{- end -}}
+{{- if and (eq (toString .Values.rollingUpdate.maxSurge) "0") (eq (toString .Values.rollingUpdate.maxUnavailable) "0") -}}
+{{- fail "rollingUpdate: maxSurge and maxUnavailable cannot both be 0, and maxUnavailable is where it is not set" -}}
+{{- end -}}
 {{- if .Values.autoscaling -}}
 {{- fail "autoscaling: write hpa instead" -}}
 {{- end -}}
