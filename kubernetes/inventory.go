@@ -329,6 +329,19 @@ func sliceInfo(o *EndpointSlice, from any) *SliceInfo {
 	return out
 }
 
+// containers are those that run side by side: sidecars are init containers that go on.
+func containers(p *corev1.PodSpec) (out []ContainerInfo) {
+	for i := range p.Containers {
+		out = append(out, containerInfo(&p.Containers[i]))
+	}
+	for i := range p.InitContainers {
+		if c := &p.InitContainers[i]; c.RestartPolicy != nil && *c.RestartPolicy == corev1.ContainerRestartPolicyAlways {
+			out = append(out, containerInfo(c))
+		}
+	}
+	return out
+}
+
 func containerInfo(c *corev1.Container) ContainerInfo {
 	info := ContainerInfo{Name: c.Name}
 	for _, port := range c.Ports {
@@ -348,14 +361,7 @@ func podInfo(o *Pod, from any) *PodInfo {
 	for _, c := range p.Status.Conditions {
 		out.Ready = out.Ready || c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
 	}
-	for i := range p.Spec.Containers {
-		out.Containers = append(out.Containers, containerInfo(&p.Spec.Containers[i]))
-	}
-	for i := range p.Spec.InitContainers {
-		if c := &p.Spec.InitContainers[i]; c.RestartPolicy != nil && *c.RestartPolicy == corev1.ContainerRestartPolicyAlways {
-			out.Containers = append(out.Containers, containerInfo(c))
-		}
-	}
+	out.Containers = containers(&p.Spec)
 	if d := p.Spec.DNSConfig; d != nil {
 		out.Searches = d.Searches
 		for _, opt := range d.Options {

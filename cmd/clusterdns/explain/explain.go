@@ -125,8 +125,8 @@ func parse(args []string) (*settings, string, error) {
 		return nil, "", fmt.Errorf("one name must be given, not %d", len(names))
 	case s.format != "text" && s.format != "json":
 		return nil, "", fmt.Errorf("-o: unknown format %q; known are text, json", s.format)
-	case s.ndots > 15 || s.ndots < 0 && slices.Contains(s.client, "-ndots"):
-		return nil, "", fmt.Errorf("-ndots: %d is not within 0 and 15", s.ndots) // the bounds of resolv.conf(5)
+	case !s.ndotsWithin():
+		return nil, "", fmt.Errorf("-ndots: %d is not within 0 and 15", s.ndots)
 	case s.server != "" && (s.source.Given() || s.pod != ""):
 		return nil, "", errors.New("-server asks DNS alone: it goes with none of -manifests, -kubeconfig, -conf and -pod")
 	}
@@ -134,6 +134,11 @@ func parse(args []string) (*settings, string, error) {
 		return nil, "", err
 	}
 	return s, names[0], s.source.Check()
+}
+
+// ndotsWithin says whether ndots, if it was given, is within the bounds of resolv.conf(5).
+func (s *settings) ndotsWithin() bool {
+	return s.ndots <= 15 && (s.ndots >= 0 || !slices.Contains(s.client, "-ndots"))
 }
 
 // aboutClient are the flags that were given of those that say who the client is.

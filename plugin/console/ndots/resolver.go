@@ -93,11 +93,20 @@ func (r *Rules) Candidates(name string, ndots int, search []string) []string {
 	if enough {
 		out = append(out, asIs)
 	}
+	out = append(out, r.searched(name, search)...)
+	if !slices.Contains(out, asIs) {
+		out = append(out, asIs)
+	}
+	return out
+}
+
+// searched are the names that the search list makes of one.
+func (r *Rules) searched(name string, search []string) (out []string) {
 	for _, s := range search {
 		s = strings.Trim(s, ".")
 		c := name + "." + s + "."
 		if s == "" {
-			c = asIs
+			c = name + "."
 		}
 		if len(c) > maxCandidate && r.LongEnds {
 			break
@@ -105,9 +114,6 @@ func (r *Rules) Candidates(name string, ndots int, search []string) []string {
 		if len(c) <= maxCandidate && (s != "" || r.SearchesRoot) {
 			out = append(out, c)
 		}
-	}
-	if !slices.Contains(out, asIs) {
-		out = append(out, asIs)
 	}
 	return out
 }
