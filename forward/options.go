@@ -108,8 +108,8 @@ const (
 // maxUpstreams is how many servers one line may have. It is CoreDNS's limit; so many that fail in turn already take longer than clients wait.
 const maxUpstreams = 15
 
-// longest bounds durations of the configuration: a longer one is a typing error.
-const longest = 24 * time.Hour
+// longest bounds durations of the configuration: only a mistyped unit is likely to exceed it.
+const longest = 365 * 24 * time.Hour
 
 // Parse reads one forward line. It opens and resolves nothing.
 func Parse(in *directive.Input) (Options, error) {

@@ -42,6 +42,7 @@ func TestParse(t *testing.T) {
 			o.Except = []wire.Zone{zone("a.example."), zone("b.example."), zone("c.example.")}
 		})},
 		{"forward . 10.0.0.1 {\n force_tcp\n prefer_udp\n}", with(func(o *Options) { o.ForceTCP, o.PreferUDP = true, true })},
+		{"forward . 10.0.0.1 {\n expire 48h\n max_age 168h\n}", with(func(o *Options) { o.Expire, o.MaxAge = 48*time.Hour, 168*time.Hour })},
 		{"forward . 10.0.0.1 {\n expire 20s\n max_age 1m\n max_idle_conns 3\n}", with(func(o *Options) {
 			o.Expire, o.MaxAge, o.MaxIdleConns = 20*time.Second, time.Minute, 3
 		})},
@@ -140,8 +141,8 @@ func TestParseErrors(t *testing.T) {
 		"forward . __PILLAR__UPSTREAM__SERVERS__":                           `Corefile:1: forward: upstream "__PILLAR__UPSTREAM__SERVERS__" is neither an address, a file nor a host name`,
 		"forward . 10.0.0.1 {\n doh_method GET\n}":                          `Corefile:2: forward: doh_method: upstreams over HTTPS are not supported; use tls://`,
 		"forward . 10.0.0.1 {\n policy best\n}":                             `Corefile:2: forward: policy: unknown policy "best"; known are random, round_robin, sequential`,
-		"forward . 10.0.0.1 {\n read_timeout 0s\n}":                         `Corefile:2: forward: read_timeout: 0s is not within 1ms and 24h0m0s`,
-		"forward . 10.0.0.1 {\n expire -1s\n}":                              `Corefile:2: forward: expire: -1s is not within 0s and 24h0m0s`,
+		"forward . 10.0.0.1 {\n read_timeout 0s\n}":                         `Corefile:2: forward: read_timeout: 0s is not within 1ms and 8760h0m0s`,
+		"forward . 10.0.0.1 {\n expire -1s\n}":                              `Corefile:2: forward: expire: -1s is not within 0s and 8760h0m0s`,
 		"forward . 10.0.0.1 {\n max_concurrent many\n}":                     `Corefile:2: forward: max_concurrent: "many" is not a whole number`,
 		"forward . 10.0.0.1 {\n max_age 5s\n}":                              `Corefile:1: forward: max_age 5s is less than expire 10s`,
 		"forward . 10.0.0.1 {\n failover NOERROR\n}":                        `Corefile:2: forward: failover: NOERROR cannot be used here`,
