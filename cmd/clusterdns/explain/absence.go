@@ -113,7 +113,7 @@ func (c *Cluster) hasNamespace(name string) bool {
 func (e *Explainer) misspeltZone(x *Explanation) bool {
 	labels := strings.Split(strings.TrimSuffix(x.Name, "."), ".")
 	at := slices.IndexFunc(labels, func(l string) bool { return strings.EqualFold(l, "svc") || strings.EqualFold(l, "pod") })
-	if at < 1 || len(e.Clusters) == 0 {
+	if at < 1 || e.subjectOf(strings.Join(labels, ".")+".") != nil { // the domain of one cluster may be near that of another
 		return false
 	}
 	domain := strings.Join(labels[at+1:], ".")

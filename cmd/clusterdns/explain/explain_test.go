@@ -161,6 +161,31 @@ func TestGolden(t *testing.T) {
 	}
 }
 
+// TestSecondCluster: names of every cluster of a Corefile are explained, not only those of the first.
+func TestSecondCluster(t *testing.T) {
+	t.Parallel()
+	file, dir := filepath.Join(t.TempDir(), "Corefile"), t.TempDir()
+	for name, text := range map[string]string{
+		filepath.Join(dir, "one.yaml"): "apiVersion: v1\nkind: Namespace\nmetadata: {name: one}\n",
+		filepath.Join(dir, "two.yaml"): "apiVersion: v1\nkind: Namespace\nmetadata: {name: two}\n",
+		file: fmt.Sprintf("one.local:1053 {\n kubernetes {\n  manifests %q\n }\n}\ntwo.local:1053 {\n kubernetes {\n  manifests %q\n }\n}\n",
+			filepath.Join(dir, "one.yaml"), filepath.Join(dir, "two.yaml")),
+	} {
+		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, want := range map[string]string{
+		"web.one.svc.one.local": "there is no Service web in namespace one",
+		"web.two.svc.two.local": "there is no Service web in namespace two",
+		"web.one.svc.two.local": "there is no namespace one",
+	} {
+		if out, errs, _ := run(t, "-conf", file, name); !strings.Contains(out, "ABSENT: does not resolve: "+want) {
+			t.Errorf("%s: want %s\n%s%s", name, want, out, errs)
+		}
+	}
+}
+
 // TestServer asks a server over the network, which knows reasons but no objects.
 func TestServer(t *testing.T) {
 	t.Parallel()

@@ -119,8 +119,12 @@ func (e *Explainer) meant(name, from string) *subject {
 	if len(e.Clusters) == 0 {
 		return nil
 	}
-	c := &e.Clusters[0]
-	labels, explicit := c.cut(strings.TrimSuffix(name, ".") + ".")
+	c := &e.Clusters[0] // whose domain search lists have
+	full := strings.TrimSuffix(name, ".") + "."
+	if s := e.subjectOf(full); s != nil {
+		c = s.cluster
+	}
+	labels, explicit := c.cut(full)
 	if !explicit {
 		if strings.HasSuffix(name, ".") {
 			return nil
