@@ -97,13 +97,18 @@ func (s *snapshotter) restore() {
 // taken says whether another has written the file since: after a reload that changes what is read, the configuration before works on for some seconds.
 func (s *snapshotter) taken() bool {
 	info, err := os.Stat(s.file)
-	return err == nil && s.own != nil && !os.SameFile(info, s.own)
+	if err != nil || s.own == nil {
+		return false
+	}
+	// A file system gives what is new the number of what was removed, so the number alone does not tell.
+	return !os.SameFile(info, s.own) || info.Size() != s.own.Size() || !info.ModTime().Equal(s.own.ModTime())
 }
 
-// save writes the file if the index has changed, or if it was taken. A failure is logged when it begins, and again when it ends.
+// save writes the file if the index has changed, or if it was taken for something else: of the same, another's is as good, and two directives with one file
+// would write in turn for ever. A failure is logged when it begins, and again when it ends.
 func (s *snapshotter) save() {
 	edits := s.index.edits.Load()
-	if edits == s.saved && !s.taken() {
+	if edits == s.saved && (!s.taken() || isSnapshotOf(s.file, s.scope)) {
 		return
 	}
 	now := time.Now()

@@ -279,6 +279,25 @@ func decodeSnapshot(from io.Reader, of scope) (*snapshotState, error) {
 	}
 }
 
+// isSnapshotOf says whether a file begins as one that is written with these options does.
+func isSnapshotOf(file string, of scope) bool {
+	info, err := os.Stat(file)
+	if err != nil || !info.Mode().IsRegular() { // opening others may wait
+		return false
+	}
+	f, err := os.Open(file)
+	if err != nil {
+		return false
+	}
+	defer f.Close()
+	text, err := bufio.NewReader(io.LimitReader(f, maxLine)).ReadBytes('\n')
+	if err != nil {
+		return false
+	}
+	var l line
+	return json.Unmarshal(text, &l) == nil && new(snapshotState).begin(&l, of) == nil
+}
+
 // begin judges the heading.
 func (s *snapshotState) begin(l *line, of scope) error {
 	switch {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"hash/crc32"
+	"io/fs"
 	"log/slog"
 	"net/http"
 	"net/netip"
@@ -283,6 +284,41 @@ func TestSnapshotIsOfTheConfigurationInUse(t *testing.T) {
 		t.Fatal(err)
 	}
 	poll(t, "the file to be its own again", own)
+}
+
+// TestSnapshotOfTheSameIsLeft: a file that another directive with the same options has written is not written anew while nothing changes.
+func TestSnapshotOfTheSameIsLeft(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	o := Options{Snapshot: filepath.Join(dir, "snapshot")}
+	x := newIndex(&o)
+	x.Apply(&Namespace{"a"})
+	save := func(o Options) (*snapshotter, fs.FileInfo) {
+		s := newSnapshotter(&o, x, slog.New(slog.DiscardHandler))
+		s.save()
+		info, err := os.Stat(o.Snapshot)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s, info
+	}
+	own, _ := save(o)
+	same, other := o, o
+	same.Snapshot, other.Snapshot, other.Labels = filepath.Join(dir, "same"), filepath.Join(dir, "other"), "!none"
+	for _, by := range []Options{same, other} {
+		_, written := save(by)
+		if err := os.Rename(by.Snapshot, o.Snapshot); err != nil {
+			t.Fatal(err)
+		}
+		own.save()
+		info, err := os.Stat(o.Snapshot)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if left := os.SameFile(info, written); left != (by.Labels == o.Labels) {
+			t.Errorf("%s: left %v", by.Snapshot, left)
+		}
+	}
 }
 
 // TestSnapshotOfTheNextStays: a configuration that a reload has replaced does not write over the file of the next at its end.
