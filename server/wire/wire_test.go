@@ -76,7 +76,6 @@ func TestCut(t *testing.T) {
 	}
 }
 
-// seeds are messages whose every byte matters to the parsers.
 // TestNamesEndWithData has RDATA that is a byte shorter than what stands in it, so that its last name ends in what follows.
 func TestNamesEndWithData(t *testing.T) {
 	t.Parallel()
@@ -104,6 +103,7 @@ func TestNamesEndWithData(t *testing.T) {
 	}
 }
 
+// seeds are messages whose every byte matters to the parsers.
 func seeds(f *testing.F) {
 	m := new(dns.Msg)
 	m.SetQuestion("Www.example.org.", dns.TypeA)
