@@ -88,7 +88,9 @@ func (b *backing) judgeReady(s *subject, x *Explanation, total, ready int) {
 	switch {
 	case b.info.Headless:
 		b.noteHeadless(x, ready, total)
-	case s.endpoint == "":
+	case s.endpoint != "":
+		b.notePorts(x, "the name is an endpoint's, and nothing translates ports there")
+	default:
 		b.noteFamilies(x)
 	}
 	x.note("NetworkPolicies are not looked at: they may keep namespace %s from it", x.From)
@@ -136,10 +138,15 @@ func (b *backing) noteHeadless(x *Explanation, ready, total int) {
 	case ready < total:
 		x.note("those that are not ready are left out of the answer")
 	}
+	b.notePorts(x, "a headless Service does not translate ports")
+}
+
+// notePorts says, and why, at which ports endpoints themselves are reached.
+func (b *backing) notePorts(x *Explanation, why string) {
 	for i := range b.report.Ports {
 		p := &b.report.Ports[i]
 		if len(p.LeadsTo) == 1 && p.LeadsTo[0] != p.Port {
-			x.note("a headless Service does not translate ports: connect to %d, not to %d", p.LeadsTo[0], p.Port)
+			x.note("%s: connect to %d, not to %d", why, p.LeadsTo[0], p.Port)
 		}
 	}
 }
@@ -200,7 +207,7 @@ func (b *backing) try(s *subject, name string) string {
 			continue
 		}
 		number := p.Port
-		if b.info.Headless && len(p.LeadsTo) > 0 {
+		if (b.info.Headless || s.endpoint != "") && len(p.LeadsTo) > 0 {
 			number = p.LeadsTo[0]
 		}
 		switch {
