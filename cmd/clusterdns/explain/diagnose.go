@@ -1,6 +1,7 @@
 package explain
 
 import (
+	"cmp"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -254,14 +255,7 @@ func (b *backing) judgeEmpty(x *Explanation, k Kind) {
 
 // noteSelector says what the selector matches and what it may have been meant to.
 func (b *backing) noteSelector(x *Explanation) {
-	matching := 0
-	for i := range b.pods {
-		if b.info.Selects(b.pods[i].Labels) {
-			matching++
-		}
-	}
-	if matching > 0 {
-		x.note("its selector %s matches %s, but no EndpointSlice has them: the control plane may be behind", b.report.Selector, plural(matching, "Pod"))
+	if b.noteMatches(x) {
 		return
 	}
 	x.note("its selector %s matches no Pod of namespace %s", b.report.Selector, b.info.Namespace)
@@ -279,6 +273,42 @@ func (b *backing) noteSelector(x *Explanation) {
 			x.note("%s %s %s=%s: is that what was meant?", plural(count[n], "Pod"), verb(count[n], "has", "have"), k, n)
 		}
 	}
+}
+
+// noteMatches says why the Pods that the selector matches are no endpoints, if it matches any: an EndpointSlice has those that have an address and have
+// not ended.
+func (b *backing) noteMatches(x *Explanation) bool {
+	matching, addressed := 0, 0
+	var states []string
+	for i := range b.pods {
+		p := &b.pods[i]
+		if !b.info.Selects(p.Labels) {
+			continue
+		}
+		if matching++; len(p.IPs) > 0 {
+			addressed++
+		}
+		if state := stateOf(p); !slices.Contains(states, state) {
+			states = append(states, state)
+		}
+	}
+	switch {
+	case matching == 0:
+		return false
+	case addressed == 0:
+		x.note("its selector %s matches %s that can get no connections: %s", b.report.Selector, plural(matching, "Pod"), strings.Join(states, ", "))
+	default:
+		x.note("its selector %s matches %s, but no EndpointSlice has them: the control plane may be behind", b.report.Selector, plural(matching, "Pod"))
+	}
+	return true
+}
+
+// stateOf is what kubectl shows of a Pod that is not up.
+func stateOf(p *kubernetes.PodInfo) string {
+	if p.Deleting {
+		return "Terminating"
+	}
+	return cmp.Or(p.Phase, "Pending") // the API's default
 }
 
 func verb(n int, one, many string) string {
