@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"reflect"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -144,11 +145,29 @@ func TestReload(t *testing.T) {
 	}
 }
 
+// safe is a buffer for a log that is read while it is written.
+type safe struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (s *safe) Write(b []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.b.Write(b)
+}
+
+func (s *safe) String() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.b.String()
+}
+
 // TestSaidOnce has a file come and go: the log says so once each time, however often the file is looked for.
 func TestSaidOnce(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "hosts")
 	synctest.Test(t, func(t *testing.T) {
-		var log bytes.Buffer
+		var log safe
 		h := New(parse(t, "hosts "+name), nil, slog.New(slog.NewTextHandler(&log, nil)))
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan struct{})
