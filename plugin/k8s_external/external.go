@@ -95,7 +95,7 @@ type asked struct {
 }
 
 func (a *asked) answer() server.Verdict {
-	if addr, ok := zones.Address(&a.q.Name); ok {
+	if addr, ok := zones.Address(&a.q.Name); ok && (a.labels > 0 || a.q.Type == wire.TypePTR) { // a zone may be of one address
 		return a.reverse(addr)
 	}
 	switch {

@@ -79,6 +79,7 @@ func TestAnswers(t *testing.T) {
 	none := "NXDOMAIN\nns " + soa
 	empty := "NOERROR\nns " + soa
 	plain, headless := "k8s_external example.org 192.0.2.0/24", "k8s_external example.org {\nheadless\n}"
+	one := "k8s_external example.org 192.0.2.1/32"
 	back := plugintest.NewAnswers(t, "www.other. 1 IN A 198.51.100.1", "no.default.example.org. 1 IN A 198.51.100.2")
 	for _, c := range []struct{ text, ask, want string }{
 		{plain, "www.other. A", "NOERROR\nwww.other. 1 IN A 198.51.100.1"},
@@ -108,6 +109,9 @@ func TestAnswers(t *testing.T) {
 		{plain, "db.default.example.org. A", none},
 		{plain, "1.2.0.192.in-addr.arpa. PTR", "NOERROR\n1.2.0.192.in-addr.arpa. 5 IN PTR web.default.example.org."},
 		{plain, "1.2.0.192.in-addr.arpa. A", "NOERROR\nns 2.0.192.in-addr.arpa. 5 IN SOA ns1.dns.2.0.192.in-addr.arpa. hostmaster.2.0.192.in-addr.arpa. 7 14400 3600 604800 5"},
+		{one, "1.2.0.192.in-addr.arpa. PTR", "NOERROR\n1.2.0.192.in-addr.arpa. 5 IN PTR web.default.example.org."},
+		{one, "1.2.0.192.in-addr.arpa. SOA", "NOERROR\n1.2.0.192.in-addr.arpa. 5 IN SOA ns1.dns.1.2.0.192.in-addr.arpa. hostmaster.1.2.0.192.in-addr.arpa. 7 14400 3600 604800 5"},
+		{one, "1.2.0.192.in-addr.arpa. A", "NOERROR\nns 1.2.0.192.in-addr.arpa. 5 IN SOA ns1.dns.1.2.0.192.in-addr.arpa. hostmaster.1.2.0.192.in-addr.arpa. 7 14400 3600 604800 5"},
 		{plain, "5.2.0.192.in-addr.arpa. A", "NXDOMAIN\nns 2.0.192.in-addr.arpa. 5 IN SOA ns1.dns.2.0.192.in-addr.arpa. hostmaster.2.0.192.in-addr.arpa. 7 14400 3600 604800 5"},
 		{plain, "5.2.0.192.in-addr.arpa. PTR", "NXDOMAIN\nns 2.0.192.in-addr.arpa. 5 IN SOA ns1.dns.2.0.192.in-addr.arpa. hostmaster.2.0.192.in-addr.arpa. 7 14400 3600 604800 5"},
 		{headless, "db.default.example.org. A", "NOERROR\ndb.default.example.org. 5 IN A 10.0.0.1\ndb.default.example.org. 5 IN A 10.0.0.2"},
