@@ -172,17 +172,11 @@ func nets(to []netip.Prefix, args []directive.Arg) ([]netip.Prefix, error) {
 			to = append(to, netip.PrefixFrom(addr, addr.BitLen()))
 			continue
 		}
-		n, err := netip.ParsePrefix(a.Text)
+		n, err := directive.Network(a.Text)
 		if err != nil {
 			return nil, a.Errorf("acl: %q is neither an address nor a network such as 192.0.2.0/24", a.Text)
 		}
-		if n.Addr().Is4In6() && n.Bits() >= mapped { // such addresses are judged as the IPv4 ones that they stand for
-			n = netip.PrefixFrom(n.Addr().Unmap(), n.Bits()-mapped)
-		}
-		to = append(to, n.Masked())
+		to = append(to, n)
 	}
 	return to, nil
 }
-
-// mapped is the length of the prefix before an IPv4 address in IPv6 (RFC 4291 2.5.5.2).
-const mapped = 96

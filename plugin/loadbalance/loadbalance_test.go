@@ -48,6 +48,7 @@ func TestParse(t *testing.T) {
 		"loadbalance":             {},
 		"loadbalance round_robin": {},
 		"loadbalance {\n prefer 10.1.2.3/16 2001:db8::/32\n}":            {Prefer: prefixes},
+		"loadbalance {\n prefer ::ffff:10.1.0.0/112 2001:db8::/32\n}":    {Prefer: prefixes},
 		"loadbalance weighted w":                                         {File: "/etc/dns/w", Reload: 30 * time.Second},
 		"loadbalance weighted /w {\n reload 10s\n prefer 10.1.0.0/16\n}": {File: "/w", Reload: 10 * time.Second, Prefer: prefixes[:1]},
 		"loadbalance weighted /w {\n reload 0s\n}":                       {File: "/w"},

@@ -92,11 +92,11 @@ func setReload(o *Options, l *directive.Line) error {
 
 func setPrefer(o *Options, l *directive.Line) error {
 	for _, a := range l.Args {
-		p, err := netip.ParsePrefix(a.Text)
+		p, err := directive.Network(a.Text)
 		if err != nil {
 			return a.Errorf("%q is not a network; write it like 10.1.0.0/16", a.Text)
 		}
-		o.Prefer = append(o.Prefer, p.Masked())
+		o.Prefer = append(o.Prefer, p)
 	}
 	return nil
 }

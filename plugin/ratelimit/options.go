@@ -58,14 +58,15 @@ func Table() []directive.Option[Options] { return options[:len(options):len(opti
 
 func setExempt(o *Options, l *directive.Line) error {
 	for _, a := range l.Args {
-		p, err := netip.ParsePrefix(a.Text)
+		p, err := directive.Network(a.Text)
 		if addr, aerr := netip.ParseAddr(a.Text); aerr == nil {
+			addr = addr.Unmap()
 			p, err = netip.PrefixFrom(addr, addr.BitLen()), nil
 		}
 		if err != nil {
 			return a.Errorf("%q is no IP address and no network such as 10.0.0.0/8", a.Text)
 		}
-		o.Exempt = append(o.Exempt, p.Masked())
+		o.Exempt = append(o.Exempt, p)
 	}
 	return nil
 }

@@ -83,11 +83,11 @@ func setTo(o *Options, l *directive.Line) error {
 			o.Notify = append(o.Notify, netip.AddrPortFrom(ap.Addr().Unmap(), ap.Port()))
 			continue
 		}
-		n, err := netip.ParsePrefix(a.Text)
+		n, err := directive.Network(a.Text)
 		if err != nil {
 			return a.Errorf("%q is neither *, an address, an address with a port, nor a network", a.Text)
 		}
-		o.Nets = append(o.Nets, n.Masked())
+		o.Nets = append(o.Nets, n)
 	}
 	return nil
 }

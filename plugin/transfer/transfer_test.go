@@ -119,6 +119,7 @@ func TestWhoMay(t *testing.T) {
 		{"transfer {\nto 192.0.2.7\n}", "192.0.2.8", "example.org.", "REFUSED"},
 		{"transfer {\nto 192.0.2.7:1053\n}", "192.0.2.7", "example.org.", full},
 		{"transfer {\nto 192.0.2.0/24\n}", "192.0.2.8", "example.org.", full},
+		{"transfer {\nto ::ffff:192.0.2.0/120\n}", "192.0.2.8", "example.org.", full},
 		{"transfer {\nto 192.0.2.0/24\nto 2001:db8::/32\n}", "2001:db8::1", "example.org.", full},
 		{"transfer {\nto 192.0.2.0/24\n}", "198.51.100.1", "example.org.", "REFUSED"},
 		{"transfer {\nto *\n}", "192.0.2.7", "www.example.org.", "NOTAUTH"},

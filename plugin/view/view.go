@@ -125,7 +125,7 @@ func inCIDR(ip, cidr string) (bool, error) {
 	if err != nil {
 		return false, errAddress
 	}
-	p, err := netip.ParsePrefix(cidr)
+	p, err := directive.Network(cidr)
 	if err != nil {
 		return false, errAddress
 	}

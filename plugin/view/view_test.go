@@ -55,6 +55,7 @@ func TestExpressions(t *testing.T) {
 	m.IsEdns0().SetDo()
 	for e, want := range map[string]bool{
 		"incidr(client_ip(), '192.0.2.0/24')":                true,
+		"incidr(client_ip(), '::ffff:192.0.2.0/120')":        true,
 		"incidr(client_ip(), '198.51.100.0/24')":             false,
 		"incidr('[2001:db8::1]', '2001:db8::/32')":           true,
 		"incidr('nonsense', '2001:db8::/32')":                false,
