@@ -122,6 +122,8 @@ func TestChartFollows(t *testing.T) {
 	t.Parallel()
 	out, err := render(t, `
 global: {region: here}
+enabled: true
+fullnameOverride: ""
 servers:
   - zones: [{zone: example.com., use_tcp: true}]
     port: 5300
