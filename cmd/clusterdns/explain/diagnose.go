@@ -3,6 +3,7 @@ package explain
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"net/netip"
 	"slices"
 	"strconv"
@@ -259,7 +260,8 @@ func (b *backing) noteSelector(x *Explanation) {
 		return
 	}
 	x.note("its selector %s matches no Pod of namespace %s", b.report.Selector, b.info.Namespace)
-	for k, v := range b.info.Labelled {
+	for _, k := range slices.Sorted(maps.Keys(b.info.Labelled)) {
+		v := b.info.Labelled[k]
 		var values []string
 		count := map[string]int{}
 		for i := range b.pods {
