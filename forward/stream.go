@@ -288,7 +288,11 @@ func (s *stream) message(n int) *message {
 
 // received hands a reply to the one who waits for it, and says whether there was one.
 func (s *stream) received(m *message, t *server.Turn) bool {
-	a, f := s.find(m.b)
+	a, f, sent := s.find(m.b)
+	if !sent.IsZero() { // too late, but the upstream works
+		now := time.Now()
+		s.set.up.heard(s.over, now.Sub(sent), now)
+	}
 	if a == nil {
 		return false
 	}
@@ -296,12 +300,12 @@ func (s *stream) received(m *message, t *server.Turn) bool {
 	return true
 }
 
-// find takes out the attempt that a reply is for; nil if there is none.
-func (s *stream) find(b []byte) (*attempt, fit) {
+// find takes out the attempt that a reply is for; nil if there is none. If it was given up, sent is when it left.
+func (s *stream) find(b []byte) (_ *attempt, _ fit, sent time.Time) {
 	t := s.set
 	if len(b) < wire.HeaderLen || b[2]&0xF8 != 0x80 {
 		t.up.metrics.ignored[malformed].Inc()
-		return nil, foreign
+		return nil, foreign, sent
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -309,25 +313,25 @@ func (s *stream) find(b []byte) (*attempt, fit) {
 	sl := s.flight.find(binary.BigEndian.Uint16(b))
 	if sl == nil {
 		t.up.metrics.ignored[wrongID].Inc()
-		return nil, foreign
+		return nil, foreign, sent
 	}
 	a := sl.at
 	if a == nil {
 		sl.known = false
 		t.up.metrics.ignored[late].Inc()
-		return nil, foreign
+		return nil, foreign, sl.sent
 	}
 	f := a.x.question.compare(b, false) // nobody forges replies into a connection
 	if f == foreign {
 		t.up.metrics.ignored[wrongQuestion].Inc()
-		return nil, foreign
+		return nil, foreign, sent
 	}
 	sl.at, sl.known = nil, false
 	s.flight.n--
 	if s.flight.n == 0 && (s.retired || t.spare(s)) {
 		s.retire()
 	}
-	return a, f
+	return a, f, sent
 }
 
 // spare says whether max_idle_conns others are unused already.
