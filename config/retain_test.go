@@ -43,8 +43,7 @@ func TestOldConfigurationsAreForgotten(t *testing.T) {
 	for _, p := range first.end(next) {
 		<-p.done
 	}
-	old := weak.Make(first)
-	first = nil
+	old := weak.Make(first) // the last use of first
 	for late := time.Now().Add(20 * time.Second); old.Value() != nil; runtime.GC() {
 		if time.Now().After(late) {
 			t.Fatal("the first configuration is still in memory")
