@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/clusterdns/clusterdns/config/directive"
 	"github.com/clusterdns/clusterdns/kubernetes"
 )
 
@@ -182,42 +183,12 @@ func (s *subject) plausible(only bool) bool {
 	return only && s.endpoint == "" && s.port == "" || nearest(s.namespace, s.cluster.NamespaceNames()) != ""
 }
 
-// nearest is the known name that a mistyped one was most likely meant to be, or "": one that differs in at most a third of its letters.
+// nearest is directive.Nearest, and another name.
 func nearest(word string, known []string) string {
-	best, at := "", max(1, len(word)/3)+1
-	for _, k := range known {
-		if d := distance(strings.ToLower(word), strings.ToLower(k)); d > 0 && d < at {
-			best, at = k, d
-		}
+	if n := directive.Nearest(word, known); !strings.EqualFold(n, word) {
+		return n
 	}
-	return best
-}
-
-// distance is how many letters must be put in, left out, replaced or exchanged with their neighbour to make b of a (optimal string
-// alignment). Names longer than a label are far from everything.
-func distance(a, b string) int {
-	if len(a) > 63 || len(b) > 63 {
-		return 64
-	}
-	var two, one, row [64]int
-	for j := range len(b) + 1 {
-		one[j] = j
-	}
-	for i := 1; i <= len(a); i++ {
-		row[0] = i
-		for j := 1; j <= len(b); j++ {
-			cost := 1
-			if a[i-1] == b[j-1] {
-				cost = 0
-			}
-			row[j] = min(one[j-1]+cost, one[j]+1, row[j-1]+1)
-			if i > 1 && j > 1 && a[i-1] == b[j-2] && a[i-2] == b[j-1] {
-				row[j] = min(row[j], two[j-2]+1)
-			}
-		}
-		two, one = one, row
-	}
-	return one[len(b)]
+	return ""
 }
 
 // dashed is the address that a dashed label stands for.
