@@ -6,15 +6,15 @@ import (
 	"bytes"
 	"context"
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"net"
 	"os"
 	"runtime"
-	"syscall"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/clusterdns/clusterdns/server"
 )
 
 // internal are the servers that this program is itself, when it starts itself again, and the reader of a log. It returns only with what ended it.
@@ -22,7 +22,7 @@ func internal(what, addr string) error {
 	if what == "internal-reader" {
 		return readLines()
 	}
-	lc := net.ListenConfig{Control: sharePort}
+	lc := net.ListenConfig{Control: server.SharePort}
 	conns := make([]*net.UDPConn, runtime.GOMAXPROCS(0)) // one for each core
 	for i := range conns {
 		conn, err := lc.ListenPacket(context.Background(), "udp", addr)
@@ -76,12 +76,6 @@ func readLines() error {
 			return err
 		}
 	}
-}
-
-// sharePort lets several sockets have one port.
-func sharePort(_, _ string, c syscall.RawConn) error {
-	var err error
-	return errors.Join(c.Control(func(fd uintptr) { err = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_REUSEPORT, 1) }), err)
 }
 
 // streams echoes what comes over TCP: all messages that one read brings go back in one write.

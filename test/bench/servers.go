@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"os/user"
@@ -17,6 +16,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/clusterdns/clusterdns/test/internal/process"
 )
 
 // The two cores: one for the server under test alone, one for all else.
@@ -135,7 +136,9 @@ func startAll(ctx context.Context, o *options, dir string, servers []*subject) (
 	if err != nil {
 		return "", err
 	}
-	upstream = freePort()
+	if upstream, err = process.Port(); err != nil {
+		return "", err
+	}
 	if _, err := start(ctx, "", loadCore, 1, nil, self, "internal-upstream", "127.0.0.1:"+upstream); err != nil {
 		return "", err
 	}
@@ -150,7 +153,10 @@ func startAll(ctx context.Context, o *options, dir string, servers []*subject) (
 
 // start writes the server's files, starts it, and waits for its first answer.
 func (s *subject) start(ctx context.Context, o *options, dir, upstream string) error {
-	s.port = freePort()
+	var err error
+	if s.port, err = process.Port(); err != nil {
+		return err
+	}
 	own := filepath.Join(dir, "of-"+s.name)
 	if err := os.Mkdir(own, 0o700); err != nil {
 		return err
@@ -178,7 +184,6 @@ func (s *subject) start(ctx context.Context, o *options, dir, upstream string) e
 		defer lines.Close()
 	}
 	begin := time.Now()
-	var err error
 	if s.cmd, err = start(ctx, own, s.cpus(), max(1, s.cores), lines, args...); err != nil {
 		return err
 	}
@@ -279,13 +284,4 @@ func currentUser() string {
 func stop(cmd *exec.Cmd) {
 	_ = cmd.Process.Kill()
 	_ = cmd.Wait() // it was killed: the error says only that
-}
-
-func freePort() string {
-	c, err := net.ListenPacket("udp", "127.0.0.1:0")
-	if err != nil {
-		return "0"
-	}
-	defer c.Close()
-	return strconv.Itoa(c.LocalAddr().(*net.UDPAddr).Port)
 }

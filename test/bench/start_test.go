@@ -20,6 +20,7 @@ import (
 	"github.com/clusterdns/clusterdns/config"
 	"github.com/clusterdns/clusterdns/kubernetes/kubetest"
 	"github.com/clusterdns/clusterdns/server"
+	"github.com/clusterdns/clusterdns/test/internal/process"
 )
 
 // objects are n Services with a slice of endpoints each, as the API server has them.
@@ -55,7 +56,7 @@ func objects(n int) []runtime.Object {
 func BenchmarkStart(b *testing.B) {
 	api := kubetest.Start(b, objects(8000)...)
 	text := strings.NewReplacer("manifests {cluster}", "kubeconfig "+api.Kubeconfig("", kubetest.Token), "{port}", "0",
-		"{log}", "", "{upstream}", "127.0.0.1:"+freePort(), "    bind 127.0.0.1\n", "").Replace(corefile)
+		"{log}", "", "{upstream}", "127.0.0.1:"+process.FreePort(b), "    bind 127.0.0.1\n", "").Replace(corefile)
 	name, ns := service(0)
 	q := pack(name+"."+ns+"."+zone, 1)
 	var total time.Duration

@@ -2,6 +2,7 @@
 package process
 
 import (
+	"errors"
 	"net"
 	"os/exec"
 	"path/filepath"
@@ -25,13 +26,22 @@ func Build(tb testing.TB, options ...string) string {
 	return bin
 }
 
-// FreePort is a port of loopback that is free now, for TCP and UDP.
+// FreePort is Port for tests.
 func FreePort(tb testing.TB) string {
 	tb.Helper()
+	port, err := Port()
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return port
+}
+
+// Port is a port of loopback that is free now, for TCP and UDP.
+func Port() (string, error) {
 	for range 20 {
 		ln, err := net.Listen("tcp", "127.0.0.1:0")
 		if err != nil {
-			tb.Fatal(err)
+			return "", err
 		}
 		defer ln.Close() // held until a port is found, so that the next one is another
 		pc, err := net.ListenPacket("udp", ln.Addr().String())
@@ -40,13 +50,9 @@ func FreePort(tb testing.TB) string {
 		}
 		pc.Close()
 		_, port, err := net.SplitHostPort(ln.Addr().String())
-		if err != nil {
-			tb.Fatal(err)
-		}
-		return port
+		return port, err
 	}
-	tb.Fatal("no port is free")
-	return ""
+	return "", errors.New("no port is free")
 }
 
 // Output is what a process says: its standard output and error.
