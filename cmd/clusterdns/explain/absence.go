@@ -202,6 +202,10 @@ func (s *subject) noRecords(e *Explainer, x *Explanation) {
 	case s.endpoint != "" && total == 0:
 		x.rule(Absent, "does not resolve: Service %s/%s has no endpoint named %s", b.info.Namespace, b.info.Name, s.endpoint)
 		s.noteEndpoints(b, x)
+	case s.endpoint == "" && !b.info.Headless && len(b.info.ClusterIPs) == 0:
+		x.rule(Absent, "does not resolve: the Service has no clusterIP")
+		x.note("an API server gives it one when it is created; in a file it must be written, with None for a headless Service")
+		x.kubectl("-n %s get service %s -o jsonpath='{.spec.clusterIPs}'", quote(b.info.Namespace), quote(b.info.Name))
 	case all == 0:
 		b.judgeEmpty(x, Absent)
 	case published == 0 && ready == 0:
