@@ -616,6 +616,7 @@ func TestAdminFails(t *testing.T) {
 	}))
 	elsewhere := listen(t, http.RedirectHandler("http://192.0.2.1/dump", http.StatusFound))
 	page := listen(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "<!doctype html>hello") }))
+	other := listen(t, http.NotFoundHandler())
 	busy := listen(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		http.Error(w, "another dump \x1b[31m"+strings.Repeat("x", 5000), http.StatusTooManyRequests)
 	}))
@@ -627,6 +628,7 @@ func TestAdminFails(t *testing.T) {
 		{"-admin " + half, 1, "the dump is not whole: unexpected EOF"},
 		{"-admin " + elsewhere, 1, "302 Found: this is no console of clusterdns"},
 		{"-admin " + page, 1, "200 OK: this is no console of clusterdns"},
+		{"-admin " + other, 1, "404 Not Found: this is no console of clusterdns"},
 		{"-admin " + busy, 1, "429 Too Many Requests: another dump  [31mxxx"},
 		{"-admin http://127.0.0.1/", 2, `"http://127.0.0.1/" is not an address; write it like 127.0.0.1:8053`},
 		{"-admin :8053", 2, "is not an address"},

@@ -101,6 +101,9 @@ func beautify(to io.Writer, from io.Reader) error {
 	return errors.Join(lines.Err(), out.Flush())
 }
 
+// noSuchPage is what servers of Go's library say that have other pages than this one: another directive's, for instance.
+const noSuchPage = "404 page not found"
+
 // complaint is what is wrong with an answer that is not a dump.
 func complaint(addr string, resp *http.Response) error {
 	if resp.StatusCode == http.StatusOK && resp.Header.Get("Content-Type") == mediaType {
@@ -109,7 +112,9 @@ func complaint(addr string, resp *http.Response) error {
 	text := "this is no console of clusterdns"
 	if strings.HasPrefix(resp.Header.Get("Content-Type"), "text/plain") && resp.StatusCode != http.StatusOK {
 		b, _ := io.ReadAll(io.LimitReader(resp.Body, maxComplaint))
-		text = strings.TrimSpace(string(b))
+		if said := strings.TrimSpace(string(b)); said != noSuchPage {
+			text = said
+		}
 	}
 	return fmt.Errorf("%s: %s: %s", addr, resp.Status, strings.Map(func(r rune) rune {
 		if unicode.IsControl(r) {
