@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"flag"
@@ -88,6 +89,9 @@ func readConfigMap(env environment, file string) (text []byte, err error) {
 func corefileOf(text []byte, domain string) (corefile string, remarks []string, err error) {
 	var m kubeDNS
 	if err := yaml.Unmarshal(text, &m); err != nil {
+		if isCorefile(text) {
+			return "", nil, errors.New("a ConfigMap is expected, and this is a Corefile, which needs no migration: clusterdns check reads it")
+		}
 		return "", nil, fmt.Errorf("a ConfigMap as YAML or JSON is expected: %w", yamlError(err))
 	}
 	if m.Kind != "ConfigMap" {
@@ -124,6 +128,12 @@ func corefileOf(text []byte, domain string) (corefile string, remarks []string, 
 		return "", remarks, fmt.Errorf("the Corefile that came of it is not valid: %w", err)
 	}
 	return corefile, remarks, nil
+}
+
+// isCorefile says whether text is what the program would serve.
+func isCorefile(text []byte) bool {
+	_, err := config.Parse(config.Source{Name: "Corefile", Text: text}, config.DefaultPort)
+	return err == nil && bytes.ContainsRune(text, '{') // without braces, a file of hosts may pass for one
 }
 
 // expectedOf shows what the value of a key has to be like.

@@ -52,6 +52,7 @@ func TestMigrate(t *testing.T) {
 		{"one upstream", configMap("  upstreamNameservers: '\"10.0.0.1\"'\n"), []string{"-"}, 1, nil, []string{"upstreamNameservers of the ConfigMap: ", `a JSON list of addresses, such as ["10.0.0.1"], is expected`}},
 		{"no YAML", "a: [", []string{"-"}, 1, nil, []string{"a ConfigMap as YAML or JSON is expected: "}},
 		{"no object", "127.0.0.1 localhost\n", []string{"-"}, 1, nil, []string{"a ConfigMap as YAML or JSON is expected: this is of the kind \"string\"\n"}},
+		{"a Corefile", ".:53 {\n    whoami\n}\n", []string{"-"}, 1, nil, []string{"this is a Corefile, which needs no migration"}},
 		{"list for data", "kind: ConfigMap\ndata: []\n", []string{"-"}, 1, nil, []string{"is expected: data cannot be of the kind \"array\"\n"}},
 		{"CoreDNS's", configMap("  Corefile: |\n    . {\n        whoami\n    }\n"), []string{"-"}, 1, nil, []string{"is CoreDNS's and has a Corefile, which needs no migration"}},
 		{"no ConfigMap", "kind: Service\n", []string{"-"}, 1, nil, []string{`of kind "Service"`}},
