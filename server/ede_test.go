@@ -69,8 +69,13 @@ func TestExtendedErrorsTakeNoMemory(t *testing.T) { //nolint:paralleltest // it 
 func TestFailuresSaySo(t *testing.T) {
 	t.Parallel()
 	circle := servertest.Block("circle.", stage(cnames(map[string]string{"circle.": "circle."})))
-	s := servertest.Start(t, servertest.Block("nobody.", stage(cnames(nil))), circle)
-	for zone, want := range map[string]string{"nobody.": "no directive of the server block answers this name", "circle.": "the chain of CNAMEs loops or is longer than 8"} {
+	leads := servertest.Block("leads.", stage(cnames(map[string]string{"leads.": "nowhere.leads."})))
+	s := servertest.Start(t, servertest.Block("nobody.", stage(cnames(nil))), leads, circle)
+	for zone, want := range map[string]string{
+		"nobody.": "no directive of the server block answers this name",
+		"leads.":  "no directive of the server block answers the name that its CNAME leads to",
+		"circle.": "the chain of CNAMEs loops or is longer than 8",
+	} {
 		m := s.Ask(t, zone, dns.TypeA)
 		if got := errorsOf(m); m.Rcode != dns.RcodeServerFailure || len(got) != 1 || got[0] != want {
 			t.Errorf("%s: %s %q", zone, dns.RcodeToString[m.Rcode], got)

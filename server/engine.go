@@ -17,6 +17,7 @@ import (
 // The faults that the engine itself records.
 var (
 	errNoHandler = errors.New("no directive of the server block answers this name")
+	errNoTarget  = errors.New("no directive of the server block answers the name that its CNAME leads to")
 	errFollows   = errors.New("the chain of CNAMEs loops or is longer than 8")
 	errParked    = errors.New("too many queries are waiting for upstream servers")
 )
@@ -369,6 +370,9 @@ func unserved(q *Query, r *Reply) Verdict {
 	case q.Class != wire.ClassIN && q.Class != wire.ClassANY:
 		r.SetRCode(wire.RCodeRefused) // as where nothing is for other classes at all
 		return Done
+	}
+	if q.follows > 0 {
+		return r.failed(errNoTarget)
 	}
 	return r.failed(errNoHandler)
 }
