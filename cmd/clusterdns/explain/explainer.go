@@ -154,7 +154,22 @@ func checkName(name string) error {
 	if _, err := wire.ParseName(name); err != nil {
 		return fmt.Errorf("%q cannot be a name: %w", name, err)
 	}
-	return nil
+	return checkSlash(name)
+}
+
+// checkSlash is for what kubectl and people write with a slash and DNS does not. Names with a slash and dots there are: those of RFC 2317.
+func checkSlash(name string) error {
+	before, after, _ := strings.Cut(name, "/")
+	if before == "" || after == "" || strings.Contains(after, "/") || strings.Contains(name, ".") {
+		return nil
+	}
+	switch before {
+	case "svc", "service", "services":
+		return fmt.Errorf("%q is not a name: the name of that Service is %q", name, after)
+	case "po", "pod", "pods":
+		return fmt.Errorf("%q is not a name: give the Pod's address, or the name of a Service", name)
+	}
+	return fmt.Errorf("%q is not a name: if %s is a namespace, that of the Service is %q", name, before, after+"."+before)
 }
 
 func checkSearch(domains []string) error {
