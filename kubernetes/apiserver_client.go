@@ -149,9 +149,15 @@ func dialer() *net.Dialer {
 // fromKubeconfig reads a kubeconfig; current is the context to use, "" for the file's own.
 func fromKubeconfig(file, current string) (*rest.Config, error) {
 	c, err := clientcmd.LoadFromFile(file)
-	if err != nil {
+	switch {
+	case err != nil && (kruntime.IsNotRegisteredError(err) || strings.Contains(err.Error(), "Go value of type")): // of another kind, or no object
+		return nil, errors.New("it is not a kubeconfig")
+	case err != nil:
 		return nil, err
+	case len(c.Contexts) == 0:
+		return nil, errors.New("it has no contexts: is it a kubeconfig?")
 	}
+	known := strings.Join(slices.Sorted(maps.Keys(c.Contexts)), ", ")
 	if err := clientcmd.ResolveLocalPaths(c); err != nil {
 		return nil, err
 	}
@@ -159,10 +165,10 @@ func fromKubeconfig(file, current string) (*rest.Config, error) {
 		current = c.CurrentContext
 	}
 	if current == "" {
-		return nil, errors.New("it has no current-context: name a context behind the file, or set one")
+		return nil, fmt.Errorf("it has no current-context: set one, or say which context is meant; known are %s", known)
 	}
 	if c.Contexts[current] == nil {
-		return nil, fmt.Errorf("it has no context %q; known are %s", current, strings.Join(slices.Sorted(maps.Keys(c.Contexts)), ", "))
+		return nil, fmt.Errorf("it has no context %q; known are %s", current, known)
 	}
 	return clientcmd.NewNonInteractiveClientConfig(*c, current, &clientcmd.ConfigOverrides{}, nil).ClientConfig()
 }

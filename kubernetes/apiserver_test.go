@@ -627,10 +627,15 @@ func TestAPIServerConfigErrors(t *testing.T) {
 	t.Parallel()
 	s := kubetest.Start(t)
 	good := s.Kubeconfig("", kubetest.Token)
-	bad := filepath.Join(t.TempDir(), "bad.yaml")
-	if err := os.WriteFile(bad, []byte("clusters: {{"), 0o600); err != nil {
-		t.Fatal(err)
+	file := func(text string) string {
+		t.Helper()
+		f := filepath.Join(t.TempDir(), "bad.yaml")
+		if err := os.WriteFile(f, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return f
 	}
+	bad := file("clusters: {{")
 	for name, tt := range map[string]struct {
 		o    Options
 		want []string
@@ -638,6 +643,10 @@ func TestAPIServerConfigErrors(t *testing.T) {
 		"malformed kubeconfig": {Options{KubeconfigFile: bad}, []string{bad}},
 		"no kubeconfig":        {Options{KubeconfigFile: bad + ".not"}, []string{bad + ".not", "no such file"}},
 		"no such context":      {Options{KubeconfigFile: good, Context: "other"}, []string{good, `no context "other"; known are test`}},
+		"text as kubeconfig":   {Options{KubeconfigFile: file("127.0.0.1 localhost")}, []string{"it is not a kubeconfig"}},
+		"other object":         {Options{KubeconfigFile: file("apiVersion: v1\nkind: Service")}, []string{"it is not a kubeconfig"}},
+		"no contexts":          {Options{KubeconfigFile: file("{}")}, []string{"it has no contexts"}},
+		"no current context":   {Options{KubeconfigFile: file("contexts: [{name: b}, {name: a}]")}, []string{"no current-context: set one", "known are a, b"}},
 		"no certificate":       {Options{Endpoint: "https://127.0.0.1:1", TLSCert: bad + ".crt", TLSKey: bad, TLSCA: bad}, []string{"endpoint https://127.0.0.1:1", bad}},
 		"not in a cluster":     {Options{}, []string{"not in a cluster", "kubeconfig or endpoint"}},
 	} {
