@@ -153,8 +153,9 @@ func live(env environment, f *flags, signals <-chan os.Signal) int {
 	}
 	shared.Logger("runtime").Debug(fmt.Sprintf("%s; threads that run Go: %d", limit, runtime.GOMAXPROCS(0)))
 	if err := writePID(f.pidfile); err != nil {
+		code := fail(env, err)
 		_ = stop(instance, signals)
-		return fail(env, err)
+		return code
 	}
 	if !f.quiet {
 		say(env.stdout, "%s", instance.Banner()+versionText())
