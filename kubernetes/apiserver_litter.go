@@ -15,9 +15,11 @@ type litter struct{ objects atomic.Int64 }
 const (
 	// It is looked at after this many objects, of 1 to 100 KiB each when decoded: looking costs some microseconds.
 	litterEvery = 32
-	// Garbage may be this part of what lives: while a list is read it is as if GOGC were 50. Less than the bytes below is never worth it.
-	litterPart  = 2
-	litterFloor = 4 << 20
+	// Garbage may be this part of what lives: while a list is read it is as if GOGC were 50. Less than the first of these is never worth it, and more
+	// than the second makes peaks that a limit of memory has to have room for: 75,000 Pods take 88 MB at the most with it, and 106 without.
+	litterPart    = 2
+	litterFloor   = 4 << 20
+	litterCeiling = 8 << 20
 )
 
 // add notes that an object of a list was decoded and is not needed any more.
@@ -28,7 +30,7 @@ func (l *litter) add() {
 	s := []metrics.Sample{{Name: "/gc/heap/live:bytes"}, {Name: "/memory/classes/heap/objects:bytes"}}
 	metrics.Read(s)
 	live, all := s[0].Value.Uint64(), s[1].Value.Uint64()
-	if all > live+max(live/litterPart, litterFloor) {
+	if all > live+min(max(live/litterPart, litterFloor), litterCeiling) {
 		runtime.GC()
 	}
 }
