@@ -202,10 +202,8 @@ func (s *subject) noRecords(e *Explainer, x *Explanation) {
 	case s.endpoint != "" && total == 0:
 		x.rule(Absent, "does not resolve: Service %s/%s has no endpoint named %s", b.info.Namespace, b.info.Name, s.endpoint)
 		s.noteEndpoints(b, x)
-	case s.endpoint == "" && !b.info.Headless && len(b.info.ClusterIPs) == 0:
-		x.rule(Absent, "does not resolve: the Service has no clusterIP")
-		x.note("an API server gives it one when it is created; in a file it must be written, with None for a headless Service")
-		x.kubectl("-n %s get service %s -o jsonpath='{.spec.clusterIPs}'", quote(b.info.Namespace), quote(b.info.Name))
+	case s.endpoint == "" && b.hasNoAddress():
+		b.noAddress(x)
 	case all == 0:
 		b.judgeEmpty(x, Absent)
 	case published == 0 && ready == 0:
@@ -213,6 +211,15 @@ func (s *subject) noRecords(e *Explainer, x *Explanation) {
 	default:
 		x.rule(Absent, "exists, but has no records of the types that are asked for")
 	}
+}
+
+// hasNoAddress says whether the Service ought to have a cluster IP and has none.
+func (b *backing) hasNoAddress() bool { return !b.info.Headless && len(b.info.ClusterIPs) == 0 }
+
+func (b *backing) noAddress(x *Explanation) {
+	x.rule(Absent, "does not resolve: the Service has no clusterIP")
+	x.note("an API server gives it one when it is created; in a file it must be written, with None for a headless Service")
+	x.kubectl("-n %s get service %s -o jsonpath='{.spec.clusterIPs}'", quote(b.info.Namespace), quote(b.info.Name))
 }
 
 // noTarget is for an ExternalName Service whose target does not exist, or the last of those that it leads to.
