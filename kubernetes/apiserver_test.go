@@ -716,16 +716,16 @@ func TestAPIServerProgrammingLatency(t *testing.T) {
 	}
 }
 
-// clientMetrics is where client-go's metrics go, which it takes once in a process.
-var clientMetrics = sync.OnceValue(func() *prometheus.Registry {
-	reg := prometheus.NewRegistry()
-	RegisterClientMetrics(reg)
-	return reg
-})
+// clientMetrics is where client-go's metrics go, which it takes once in a process, and before its first request.
+var clientMetrics = prometheus.NewRegistry()
+
+func TestMain(m *testing.M) {
+	RegisterClientMetrics(clientMetrics)
+	os.Exit(m.Run())
+}
 
 func TestAPIServerClientMetrics(t *testing.T) {
 	t.Parallel()
-	reg := clientMetrics()
 	s := kubetest.Start(t, small()...)
 	r := runSource(t, defaults(s.Kubeconfig("", kubetest.Token)), quick())
 	r.wait(t, "sync", r.synced(usual...))
@@ -735,7 +735,7 @@ func TestAPIServerClientMetrics(t *testing.T) {
 	r.wait(t, "a failure", r.said("not allowed"))
 	for _, name := range []string{"requests_total", "request_duration_seconds", "rate_limiter_duration_seconds"} {
 		poll(t, name, func() bool {
-			n, err := testutil.GatherAndCount(reg, "coredns_kubernetes_rest_client_"+name)
+			n, err := testutil.GatherAndCount(clientMetrics, "coredns_kubernetes_rest_client_"+name)
 			return n > 0 && err == nil
 		})
 	}

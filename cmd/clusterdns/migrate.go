@@ -87,18 +87,9 @@ func readConfigMap(env environment, file string) (text []byte, err error) {
 
 // corefileOf makes the Corefile, and remarks on what is not in it.
 func corefileOf(text []byte, domain string) (corefile string, remarks []string, err error) {
-	var m kubeDNS
-	if err := yaml.Unmarshal(text, &m); err != nil {
-		if isCorefile(text) {
-			return "", nil, errors.New("a ConfigMap is expected, and this is a Corefile, which needs no migration: clusterdns check reads it")
-		}
-		return "", nil, fmt.Errorf("a ConfigMap as YAML or JSON is expected: %w", yamlError(err))
-	}
-	if m.Kind != "ConfigMap" {
-		return "", nil, fmt.Errorf("a ConfigMap is expected, and this is of kind %q", m.Kind)
-	}
-	if _, found := m.Data["Corefile"]; found {
-		return "", nil, errors.New(alreadyCorefile)
+	m, err := configMapOf(text)
+	if err != nil {
+		return "", nil, err
 	}
 	stubs := map[string][]string{}
 	var upstreams []string
@@ -128,6 +119,23 @@ func corefileOf(text []byte, domain string) (corefile string, remarks []string, 
 		return "", remarks, fmt.Errorf("the Corefile that came of it is not valid: %w", err)
 	}
 	return corefile, remarks, nil
+}
+
+// configMapOf reads what may be kube-dns's ConfigMap.
+func configMapOf(text []byte) (m kubeDNS, err error) {
+	err = yaml.Unmarshal(text, &m)
+	switch {
+	case err != nil && isCorefile(text):
+		return m, errors.New("a ConfigMap is expected, and this is a Corefile, which needs no migration: clusterdns check reads it")
+	case err != nil:
+		return m, fmt.Errorf("a ConfigMap as YAML or JSON is expected: %w", yamlError(err))
+	case m.Kind != "ConfigMap":
+		return m, fmt.Errorf("a ConfigMap is expected, and this is of kind %q", m.Kind)
+	}
+	if _, found := m.Data["Corefile"]; found {
+		return m, errors.New(alreadyCorefile)
+	}
+	return m, nil
 }
 
 // isCorefile says whether text is what the program would serve.

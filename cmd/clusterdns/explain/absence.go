@@ -195,7 +195,7 @@ func (s *subject) noRecords(e *Explainer, x *Explanation) {
 	total, ready, published := b.counts(s)
 	all, _, _ := b.counts(&subject{})
 	switch {
-	case b.info.Type == kubernetes.ExternalName && s.endpoint == "" && s.port == "":
+	case b.info.Type == kubernetes.ExternalName && s.isService():
 		s.noTarget(e, b, x)
 	case s.port != "":
 		s.noPort(b, x)
@@ -212,6 +212,9 @@ func (s *subject) noRecords(e *Explainer, x *Explanation) {
 		x.rule(Absent, "exists, but has no records of the types that are asked for")
 	}
 }
+
+// isService says whether the name is that of the Service itself, and of nothing below.
+func (s *subject) isService() bool { return s.endpoint == "" && s.port == "" }
 
 // hasNoAddress says whether the Service ought to have a cluster IP and has none.
 func (b *backing) hasNoAddress() bool { return !b.info.Headless && len(b.info.ClusterIPs) == 0 }
