@@ -38,6 +38,16 @@ func serves(t *testing.T, host, port string, g gate) (*server.Server, string) {
 	return s, s.Addrs()[net.JoinHostPort(host, port)].String()
 }
 
+// needs skips a test where nobody can listen on an address.
+func needs(t *testing.T, host string) {
+	t.Helper()
+	ln, err := net.Listen("tcp", net.JoinHostPort(host, "0"))
+	if err != nil {
+		t.Skipf("this machine has no %s: %v", host, err)
+	}
+	ln.Close()
+}
+
 // shutdown stops a server.
 func shutdown(s *server.Server) (ended <-chan error) {
 	done := make(chan error, 1)
@@ -55,11 +65,7 @@ func TestSucceeded(t *testing.T) {
 	for _, host := range []string{"127.0.0.1", "::1", ""} {
 		t.Run(host, func(t *testing.T) {
 			t.Parallel()
-			if ln, err := net.Listen("tcp", net.JoinHostPort(host, "0")); err != nil {
-				t.Skipf("this machine has no %s: %v", host, err)
-			} else {
-				ln.Close()
-			}
+			needs(t, host)
 			fresh := server.New(server.DefaultLimits(), server.Hooks{})
 			if fresh.Succeeded() {
 				t.Error("it serves nothing and has a successor")
@@ -103,11 +109,7 @@ func TestHandover(t *testing.T) {
 	for _, host := range []string{"127.0.0.1", "::1"} {
 		t.Run(host, func(t *testing.T) {
 			t.Parallel()
-			if ln, err := net.Listen("tcp", net.JoinHostPort(host, "0")); err != nil {
-				t.Skipf("this machine has no %s: %v", host, err)
-			} else {
-				ln.Close()
-			}
+			needs(t, host)
 			handover(t, host)
 		})
 	}

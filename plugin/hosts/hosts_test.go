@@ -1,7 +1,6 @@
 package hosts
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"log/slog"
@@ -9,7 +8,6 @@ import (
 	"path/filepath"
 	"reflect"
 	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -145,29 +143,11 @@ func TestReload(t *testing.T) {
 	}
 }
 
-// safe is a buffer for a log that is read while it is written.
-type safe struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (s *safe) Write(b []byte) (int, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.b.Write(b)
-}
-
-func (s *safe) String() string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.b.String()
-}
-
 // TestSaidOnce has a file come and go: the log says so once each time, however often the file is looked for.
 func TestSaidOnce(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "hosts")
 	synctest.Test(t, func(t *testing.T) {
-		var log safe
+		var log plugintest.Log
 		h := New(parse(t, "hosts "+name), nil, slog.New(slog.NewTextHandler(&log, nil)))
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan struct{})

@@ -1,7 +1,6 @@
 package loop_test
 
 import (
-	"bytes"
 	"context"
 	"log/slog"
 	"os"
@@ -14,6 +13,7 @@ import (
 	"github.com/miekg/dns"
 
 	"github.com/clusterdns/clusterdns/config/directive"
+	"github.com/clusterdns/clusterdns/plugin/internal/plugintest"
 	"github.com/clusterdns/clusterdns/plugin/loop"
 	"github.com/clusterdns/clusterdns/server"
 	"github.com/clusterdns/clusterdns/server/servertest"
@@ -116,37 +116,24 @@ func (f *forwarder) set(ups ...*upstream) {
 	}
 }
 
-// log is one that may be read meanwhile.
-type log struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
+// said is a log, and how often it says something.
+type said struct{ plugintest.Log }
 
-func (l *log) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-func (l *log) count(s string) int {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return strings.Count(l.b.String(), s)
-}
+func (s *said) count(text string) int { return strings.Count(s.String(), text) }
 
 // bench is a loop directive that runs.
 type bench struct {
 	t     *testing.T
 	loop  *loop.Loop
 	f     *forwarder
-	log   *log
+	log   *said
 	block *server.Block
 	stop  func()
 }
 
 func newBench(t *testing.T, zones []string, ups ...*upstream) *bench {
 	t.Helper()
-	b := &bench{t: t, f: new(forwarder), log: new(log)}
+	b := &bench{t: t, f: new(forwarder), log: new(said)}
 	b.loop = loop.New(loop.Options{Zones: zones}, slog.New(slog.NewTextHandler(b.log, nil)))
 	b.f.set(ups...)
 	b.loop.Watch(b.f)

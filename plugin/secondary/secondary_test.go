@@ -1,14 +1,12 @@
 package secondary
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"log/slog"
 	"net/netip"
 	"slices"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -65,25 +63,13 @@ func parse(t *testing.T, text string) Options {
 	return o
 }
 
-// safe is a buffer for a log that is read while it is written.
-type safe struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (s *safe) Write(b []byte) (int, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.b.Write(b)
-}
-
 func TestTransfer(t *testing.T) {
 	t.Parallel()
 	p := &primary{}
 	p.serial.Store(7)
 	addr := servertest.Upstream(t, p.ServeDNS)
 	changed := make(chan wire.Zone, 10)
-	var log safe
+	var log plugintest.Log
 	h := New([]Options{parse(t, "secondary {\ntransfer from 127.0.0.1:1 "+addr+"\nfallthrough\n}")}, slog.New(slog.NewTextHandler(&log, nil)), func(z wire.Zone) { changed <- z })
 	back := plugintest.NewAnswers(t, "no.example.org. 1 IN A 198.51.100.1")
 	ask := func(what, name, want string) {
@@ -107,8 +93,8 @@ func TestTransfer(t *testing.T) {
 	}
 	cancel()
 	<-done
-	if !strings.Contains(log.b.String(), "serial 8 with 3 records from "+addr) {
-		t.Errorf("the log is %s", log.b.String())
+	if !strings.Contains(log.String(), "serial 8 with 3 records from "+addr) {
+		t.Errorf("the log is %s", log.String())
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"bufio"
 	"flag"
 	"fmt"
+	"io"
 	"net/http"
 	"os"
 	"os/exec"
@@ -271,26 +272,30 @@ func (w *world) sample(t *testing.T) (s sample) {
 		t.Fatal(err)
 	}
 	s.fds = float64(len(fds))
-	res, err := http.Get(w.metrics)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer res.Body.Close()
-	s.goroutines, s.heap = runtimeFigures(t, res.Body)
+	metrics := w.scrape(t)
+	defer metrics.Close()
+	s.goroutines, s.heap = runtimeFigures(t, metrics)
 	s.dropped, _ = load.Drops(w.addr)
 	return s
 }
 
-// limits are the limits that the server hit, and how often, as /metrics has them.
-func (w *world) limits(t *testing.T) string {
+// scrape reads /metrics. Whoever calls it closes what it gives.
+func (w *world) scrape(t *testing.T) io.ReadCloser {
 	t.Helper()
 	res, err := http.Get(w.metrics)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer res.Body.Close()
+	return res.Body
+}
+
+// limits are the limits that the server hit, and how often, as /metrics has them.
+func (w *world) limits(t *testing.T) string {
+	t.Helper()
+	metrics := w.scrape(t)
+	defer metrics.Close()
 	var hit []string
-	for lines := bufio.NewScanner(res.Body); lines.Scan(); {
+	for lines := bufio.NewScanner(metrics); lines.Scan(); {
 		if l := lines.Text(); (strings.HasPrefix(l, "clusterdns_limit_hits_total") || strings.HasPrefix(l, "clusterdns_dns_dropped_total")) && !strings.HasSuffix(l, " 0") {
 			hit = append(hit, l)
 		}
